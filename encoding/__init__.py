@@ -1,0 +1,1 @@
+"""Frames in, files out. Knows no model and no HTTP."""

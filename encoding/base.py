@@ -1,0 +1,104 @@
+"""The contract between whoever has frames and a file format. Imports neither torch nor av."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One file to be made: `num_frames` pictures of `width` × `height` pixels at `fps` frames per second."""
+
+    path: Path
+    """Where the finished file appears, whole, by a rename within its folder."""
+    format: str
+    """Key of `encoding.formats.FORMATS`."""
+    width: int
+    height: int
+    num_frames: int
+    fps: Fraction
+    codec_options: Mapping[str, str] = field(default_factory=dict)
+    """FFmpeg's options for the encoder, resolved by `encoding.options.resolve`; empty: the codec's own."""
+    max_pending_bytes: int = 256 * 2**20
+    """Frames that wait for the encoder, in bytes; a writer that is further ahead blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """When a chunk passed each point, in seconds of `time.monotonic`."""
+
+    frames: int
+    written: float
+    """`Sink.write` was called."""
+    copied: float
+    """Its pixels were in host memory."""
+    encoded: float
+    """The encoder had taken the last of its frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A finished file that was opened again and counted."""
+
+    path: Path
+    format: str
+    size_bytes: int
+    width: int
+    height: int
+    num_frames: int
+    fps: Fraction
+    records: tuple[ChunkRecord, ...]
+    blocked_seconds: float
+    """How long the writer waited for the encoder in all."""
+    tail_seconds: float
+    """From `finish` to the finished file."""
+
+
+class Sink(Protocol):
+    """One output being written. Leaving its `with` block normally calls `finish`; by an exception, `abort`."""
+
+    result: Future[Artifact]
+    """Done when the file is: with the artifact, or with an `EncodingError`. Cancelled by `abort`."""
+
+    def write(self, frames: torch.Tensor) -> None:
+        """Take a chunk: float (3, T, H, W), RGB in [-1, 1], any device; values beyond are clipped.
+
+        Returns before the chunk is encoded, and blocks while more than `max_pending_bytes` wait.
+
+        Raises:
+            BadFrames: wrong shape, more frames than announced; NaN or infinity may surface at a later call.
+            SinkClosed: after `finish`, `close` or `abort`.
+            EncodingError: what the encoder raised for an earlier chunk.
+        """
+
+    def finish(self) -> Future[Artifact]:
+        """Hand the tail to the encoder and return at once; `result` tells the end. Idempotent."""
+
+    def close(self) -> Artifact:
+        """`finish`, and wait for the file.
+
+        Raises:
+            BadFrames: fewer frames were written than announced.
+            EncodingError: what the encoder raised.
+        """
+
+    def abort(self) -> None:
+        """Stop without encoding what waits, within 100 ms; no thread, container or part file is left.
+
+        Idempotent. After the result is done it does nothing.
+        """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,58 @@
+"""The output formats: one row each. Imports neither torch nor av."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import cast
+
+from encoding.base import OutputSpec, Sink
+
+Live = Callable[[bytes], None]
+"""Takes the bytes of a fragmented stream as they are made, on the encoder's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How one format is made and served."""
+
+    name: str
+    suffix: str
+    media_type: str
+    codec: str | None
+    """FFmpeg's name of the video encoder; None for formats that hold raw frames."""
+    sink: str
+    """`module:function` with the signature of `open_sink`."""
+    streamable: bool = False
+    """Whether it can be sent while it is being made."""
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Format("mp4", ".mp4", "video/mp4", "libx264", "encoding.mp4:open_mp4", streamable=True),
+            Format("webm", ".webm", "video/webm", "libvpx-vp9", "encoding.mp4:open_webm"),
+            Format("pt", ".pt", "application/octet-stream", None, "encoding.tensor:open_pt"),
+            Format(
+                "safetensors", ".safetensors", "application/octet-stream", None, "encoding.tensor:open_safetensors"
+            ),
+        )
+    }
+)
+
+ALIASES: Mapping[str, str] = MappingProxyType({"auto": "mp4", "raw": "pt"})
+"""Other names that clients use for a format."""
+
+
+def open_sink(spec: OutputSpec, live: Live | None = None) -> Sink:
+    """Open the sink for `spec.format`. With `live`, a fragmented copy is passed on as it is made.
+
+    Raises:
+        EncodingError: what the format or its encoder refuses, before any frame is taken.
+    """
+    module, function = FORMATS[spec.format].sink.split(":")
+    opener = cast(Callable[[OutputSpec, Live | None], Sink], getattr(import_module(module), function))
+    return opener(spec, live)

@@ -1,0 +1,1 @@
+"""Models: parameters in, chunks of frames out. Knows no HTTP and no containers."""

@@ -1,0 +1,175 @@
+"""The contract between a model family and whoever drives it. Imports neither torch nor diffusers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+Task = Literal["t2v", "i2v", "ti2v"]
+Stage = Literal["prompt", "image", "denoise", "decode"]
+ImageUse = Literal["none", "optional", "required"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The sizes a model can make: frames `temporal · k + 1`, sides a multiple of `spatial` pixels."""
+
+    temporal: int
+    spatial: int
+
+    def frames(self, wanted: int) -> int:
+        """The smallest frame count on the grid that is at least `wanted` (≥ 1)."""
+        return -(-(wanted - 1) // self.temporal) * self.temporal + 1
+
+    def side(self, wanted: int) -> int:
+        """The smallest side on the grid, in pixels, that is at least `wanted` (≥ 1)."""
+        return -(-wanted // self.spatial) * self.spatial
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDefaults:
+    """What a request that names only a prompt gets. Sizes in pixels, `fps` in frames per second.
+
+    `guidance_scale_2` and `boundary_ratio` are None on a model with one expert.
+    """
+
+    width: int
+    height: int
+    num_frames: int
+    fps: Fraction
+    num_inference_steps: int
+    guidance_scale: float
+    guidance_scale_2: float | None
+    boundary_ratio: float | None
+    flow_shift: float
+    negative_prompt: str
+    max_sequence_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """The operator's bounds on one request; a video is generated at most this large."""
+
+    max_pixels: int
+    """Width × height of the generated picture, on the model's grid."""
+    max_num_frames: int
+    """Frames asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One served model as the operator configured it; None means "as the checkpoint says"."""
+
+    id: str
+    kind: str
+    """Key of `pipelines.registry.KINDS`."""
+    path: str
+    """A local diffusers folder, or a hub id."""
+    dtype: str
+    """`float32`, `bfloat16` or `float16`, for what diffusers does not keep in float32."""
+    width: int
+    height: int
+    num_frames: int
+    fps: Fraction
+    num_inference_steps: int
+    guidance_scale: float
+    limits: ModelLimits
+    aliases: tuple[str, ...] = ()
+    guidance_scale_2: float | None = None
+    boundary_ratio: float | None = None
+    flow_shift: float | None = None
+    negative_prompt: str | None = None
+    max_sequence_length: int = 512
+    offload: Literal["none", "model"] = "none"
+    """`model` keeps components on the host and moves each to the device for its turn."""
+    decode_chunk: int = 1
+    """Latent frames decoded in one step of the streaming decoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A loaded model, as requests are checked against it."""
+
+    id: str
+    aliases: tuple[str, ...]
+    kind: str
+    task: Task
+    image: ImageUse
+    last_image: bool
+    """Whether a last frame can be given too."""
+    experts: int
+    """1, or 2 where `guidance_scale_2` and `boundary_ratio` have a meaning."""
+    grid: Grid
+    defaults: ModelDefaults
+    limits: ModelLimits
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationParams:
+    """One video, every number resolved: nothing here is filled in later.
+
+    Width and height in pixels and `num_frames` are what the client gets; the pipeline generates the next
+    point of its grid and trims. `image` and `last_image` are upright RGB picture files of any size.
+    `latents` is a file with the initial noise, (C, T, H, W) or (1, C, T, H, W), instead of drawn noise.
+    """
+
+    model: str
+    prompt: str
+    negative_prompt: str
+    width: int
+    height: int
+    num_frames: int
+    seed: int
+    num_inference_steps: int
+    guidance_scale: float
+    guidance_scale_2: float | None
+    boundary_ratio: float | None
+    flow_shift: float
+    max_sequence_length: int
+    num_outputs: int = 1
+    image: Path | None = None
+    last_image: Path | None = None
+    latents: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of finished frames of one output, in order.
+
+    `frames`: float tensor (3, T, H, W), RGB, nominally in [-1, 1], on any device. T ≥ 1; H, W and the sum of
+    T over an output's chunks are exactly what the parameters ask for. `output` counts up from 0 and never
+    goes back.
+    """
+
+    frames: torch.Tensor
+    output: int = 0
+
+
+class Control(Protocol):
+    """The driver's side of a running generation."""
+
+    def progress(self, stage: Stage, step: int, steps: int) -> None:
+        """Say that `step` of `steps` of `stage` is done (0 when it begins).
+
+        Raises:
+            Cancelled: the job should stop here. Pipelines let it pass.
+        """
+
+
+class Pipeline(Protocol):
+    """A loaded model."""
+
+    info: ModelInfo
+
+    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+        """Make `params.num_outputs` videos, yielding chunks while later ones still decode.
+
+        Raises:
+            InvalidParams, OutOfMemory, BadOutput, Cancelled: see `pipelines.errors`.
+        """

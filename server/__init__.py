@@ -1,0 +1,1 @@
+"""All that a client can see, and nothing of torch."""

@@ -1,0 +1,1 @@
+"""Where generations run: in worker processes, behind one protocol."""

@@ -1,0 +1,150 @@
+"""What passes between the server and its workers: small frozen messages, and the Engine protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from encoding.base import Artifact, OutputSpec
+from pipelines.base import GenerationParams, ModelInfo, Stage
+
+JobErrorCode = Literal[
+    "cancelled",
+    "timeout",
+    "out_of_memory",
+    "worker_crashed",
+    "server_restarted",
+    "invalid_reference",
+    "encoding_failed",
+    "storage_failed",
+    "internal_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What only a worker can know, reported once when it is ready."""
+
+    device: str
+    """As torch names it, with the card's name: `cuda:0 (NVIDIA H200)`."""
+    models: tuple[ModelInfo, ...]
+    formats: tuple[str, ...]
+    """Keys of `encoding.formats.FORMATS` whose encoder was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTask:
+    """A job as a worker sees it: one generation, and a file for each of its outputs."""
+
+    job_id: str
+    params: GenerationParams
+    outputs: tuple[OutputSpec, ...]
+    live: bool = False
+    """Send `Fragment` events of the first output."""
+
+
+# To the worker.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    task: EngineTask
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    job_id: str
+
+
+Command = Run | Cancel
+
+# From the worker.
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    capabilities: Capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The worker ends: what it was told to serve cannot be served."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`step` of `steps` of `stage` are done, counted over all outputs of the job."""
+
+    job_id: str
+    stage: Stage
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    job_id: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFree:
+    """The last chunk has left the device: the next job may start while the tail is encoded."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The files are whole, opened and counted. `timings` in seconds by name (api.md, Server-Timing)."""
+
+    job_id: str
+    artifacts: tuple[Artifact, ...]
+    timings: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    job_id: str
+    code: JobErrorCode
+    message: str
+
+
+JobEvent = Started | Progress | Fragment | DeviceFree | Finished | Failed
+WorkerEvent = Ready | StartFailed | JobEvent
+
+
+class Engine(Protocol):
+    """Runs tasks on workers. Every method is called on the event loop and never blocks it."""
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """What the workers reported; None until the first is ready. Kept while a worker restarts."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run side by side."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether at least one worker can take a task now."""
+
+    async def start(self) -> None:
+        """Start the workers; returns at once, they become ready in their own time."""
+
+    async def stop(self) -> None:
+        """End the workers and wait for them."""
+
+    def run(self, task: EngineTask) -> AsyncIterator[JobEvent]:
+        """Run a task on a free worker; the last event is `Finished` or `Failed`, whatever happens to it."""
+
+    async def cancel(self, job_id: str) -> None:
+        """Ask a running task to stop; its last event is then `Failed` with the code `cancelled`."""

@@ -1,0 +1,243 @@
+"""Every default of the service, once. YAML, then the environment, then flags; a misspelt name refuses to start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError as SettingsSourceError,
+    YamlConfigSettingsSource,
+)
+
+from pipelines.base import ModelConfig, ModelLimits
+
+MIB = 2**20
+ENV_PREFIX = "REELSERVE_"
+ENV_DELIMITER = "__"
+
+
+class SettingsError(ValueError):
+    """The configuration cannot be used; the message names each setting, its value and what is allowed."""
+
+
+class Section(BaseModel):
+    """A group of settings. Frozen, and closed to unknown names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSettings(Section):
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    create_status: Literal[200, 202] = Field(
+        200, description="status of `POST /v1/videos`; 202 for clients that insist on it"
+    )
+    unknown_fields: Literal["refuse", "ignore"] = Field(
+        "refuse", description="unknown request fields: 400, or listed in the header `X-Ignored-Fields`"
+    )
+    max_body_bytes: int = Field(64 * MIB, ge=1024, description="largest request body")
+    max_text_bytes: int = Field(16 * MIB, ge=1024, description="largest text part of a form")
+    max_form_parts: int = Field(100, ge=1, description="most parts of a form")
+    sync_timeout_s: float = Field(3600, gt=0, description="how long a synchronous request may take")
+    shutdown_s: float = Field(10, ge=0, description="how long running requests may finish after SIGTERM")
+
+
+class ImageSettings(Section):
+    max_bytes: int = Field(32 * MIB, ge=1024, description="largest reference image")
+    max_pixels: int = Field(64_000_000, ge=1, description="most pixels of a reference image")
+    timeout_s: float = Field(10, gt=0, description="how long the decoding of an image may take")
+
+
+class StoreSettings(Section):
+    url: str | None = Field(
+        None, description="SQLAlchemy URL of the job database; default: SQLite in `data_dir`"
+    )
+
+
+class ArtifactSettings(Section):
+    dir: Path | None = Field(None, description="folder of finished files; default: below `data_dir`")
+    expose_paths: bool = Field(
+        False, description="allow `response_format=video_path`, which answers with a path on this machine"
+    )
+
+
+class QueueSettings(Section):
+    max_jobs: int = Field(64, ge=1, description="jobs that may wait; one more is answered 429")
+
+
+class EngineSettings(Section):
+    devices: tuple[str, ...] = Field(
+        ("auto",), min_length=1, description="one worker each; `auto` is the first GPU, or else the CPU"
+    )
+    restart_delay_s: float = Field(1, ge=0, description="pause before a dead worker is started again")
+    max_start_failures: int = Field(3, ge=1, description="failed starts in a row after which a worker stays down")
+
+
+class EncodingSettings(Section):
+    max_pending_bytes: int = Field(
+        256 * MIB, ge=MIB, description="frames that may wait for the encoder, per output"
+    )
+
+
+class FixedLatentSettings(Section):
+    dir: Path | None = Field(None, description="folder that `latent_path` of a request may name files in")
+
+
+class LimitSettings(Section):
+    max_pixels: int = Field(description="largest width × height of a video, on the model's grid", ge=256)
+    max_num_frames: int = Field(description="most frames of a video", ge=1)
+
+
+def _exact_rate(value: object) -> object:
+    """YAML reads 23.976 as a float; its decimal digits are what the operator meant."""
+    return Fraction(str(value)) if isinstance(value, int | float | str) else value
+
+
+class ModelSettings(Section):
+    """One served model. What is None is taken from the checkpoint."""
+
+    id: str = Field(min_length=1, description="the name that requests use")
+    aliases: tuple[str, ...] = Field((), description="other names for it, such as `sora-2`")
+    kind: str = Field(description="the model family: a key of `pipelines.registry.KINDS`")
+    path: str = Field(description="diffusers folder (relative to this file) or hub id")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "bfloat16", description="weights and arithmetic, where diffusers does not insist on float32"
+    )
+    width: int = Field(ge=2, multiple_of=2, description="default width in pixels")
+    height: int = Field(ge=2, multiple_of=2, description="default height in pixels")
+    num_frames: int = Field(ge=1, description="default number of frames")
+    fps: Annotated[Fraction, BeforeValidator(_exact_rate)] = Field(description="default frame rate")
+    num_inference_steps: int = Field(ge=1, le=200, description="default number of denoising steps")
+    guidance_scale: float = Field(ge=0, le=20, description="default guidance (of the high-noise expert)")
+    guidance_scale_2: float | None = Field(None, ge=0, le=20, description="default guidance, low-noise expert")
+    boundary_ratio: float | None = Field(None, ge=0, le=1, description="where the experts change over")
+    flow_shift: float | None = Field(None, gt=0, le=30, description="default shift of the noise schedule")
+    negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
+    max_sequence_length: int = Field(512, ge=1, le=512, description="default prompt length in tokens")
+    offload: Literal["none", "model"] = Field("none", description="`model` keeps idle components on the host")
+    decode_chunk: int = Field(1, ge=1, description="latent frames per step of the streaming decoder")
+    limits: LimitSettings = Field(description="bounds of a request")
+
+    def to_config(self, base: Path) -> ModelConfig:
+        """As a worker takes it; `base` is the folder that a relative `path` starts from."""
+        values = {name: getattr(self, name) for name in type(self).model_fields if name != "limits"}
+        local = base / self.path
+        if local.exists():
+            values["path"] = str(local.resolve())
+        return ModelConfig(**values, limits=ModelLimits(**self.limits.model_dump()))
+
+
+class Settings(BaseSettings):
+    """The whole configuration, frozen."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_nested_delimiter=ENV_DELIMITER, extra="forbid", frozen=True
+    )
+
+    data_dir: Path = Field(Path("data"), description="folder of the job database, uploads and finished files")
+    fixed_latent_path: Path | None = Field(
+        None,
+        description="initial noise for every request (`.pt` or `.safetensors`); "
+        "the variable `FIXED_LATENT_PATH` wins over it",
+    )
+    server: ServerSettings = ServerSettings()
+    images: ImageSettings = ImageSettings()
+    store: StoreSettings = StoreSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    queue: QueueSettings = QueueSettings()
+    engine: EngineSettings = EngineSettings()
+    encoding: EncodingSettings = EncodingSettings()
+    fixed_latents: FixedLatentSettings = FixedLatentSettings()
+    models: tuple[ModelSettings, ...] = Field(min_length=1, description="the served models; the first is the default")
+    config_dir: Path = Field(Path(), exclude=True, description="folder that relative model paths start from")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, YamlConfigSettingsSource(settings_cls)
+
+    @property
+    def artifacts_dir(self) -> Path:
+        return self.artifacts.dir if self.artifacts.dir is not None else self.data_dir / "artifacts"
+
+    @property
+    def uploads_dir(self) -> Path:
+        return self.data_dir / "uploads"
+
+    @property
+    def store_url(self) -> str:
+        return self.store.url or f"sqlite+aiosqlite:///{self.data_dir / 'jobs.sqlite3'}"
+
+    @property
+    def model_configs(self) -> tuple[ModelConfig, ...]:
+        return tuple(model.to_config(self.config_dir) for model in self.models)
+
+
+def default_config() -> Path:
+    """The configuration of a server that was given none: the shipped tiny models, on the CPU."""
+    here = Path("configs/tiny.yaml")
+    return here if here.exists() else Path(__file__).parent.parent / here
+
+
+def load(config: Path, flags: Mapping[str, Any] | None = None) -> Settings:
+    """Read `config`, the environment and `flags` (nested as the settings are), in rising precedence.
+
+    Raises:
+        SettingsError: a file that cannot be read, an unknown name or a value out of bounds.
+    """
+    if not config.is_file():
+        raise SettingsError(f"config: there is no file {config}")
+    unknown = sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and not _is_setting(name))
+    if unknown:
+        raise SettingsError(f"unknown environment variables: {', '.join(unknown)}")
+    overrides = dict(flags or {}) | {"config_dir": config.parent}
+    if fixed := os.environ.get("FIXED_LATENT_PATH"):
+        overrides["fixed_latent_path"] = fixed
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(yaml_file=config, title="Settings")
+
+    try:
+        return FromFile(**overrides)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(error))) from None
+    except (SettingsSourceError, yaml.YAMLError) as error:
+        raise SettingsError(f"{config}: {error}") from None
+
+
+def leaves(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting with its dotted name, depth first; the rows of the README's table."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from leaves(field.annotation, f"{prefix}{name}.")
+        elif not field.exclude:
+            yield f"{prefix}{name}", field
+
+
+def _is_setting(variable: str) -> bool:
+    dotted = variable.removeprefix(ENV_PREFIX).lower().replace(ENV_DELIMITER, ".")
+    names = {name for name, _ in leaves()}
+    return dotted in names or any(name.startswith(f"{dotted}.") for name in names)
+
+
+def _explain(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        shown = "" if problem["type"] in ("missing", "extra_forbidden") else f" (got {problem['input']!r})"
+        yield f"{name}: {problem['msg']}{shown}"
