@@ -64,7 +64,7 @@ class Artifact:
 
 
 class Sink(Protocol):
-    """One output being written. Leaving its `with` block normally calls `finish`; by an exception, `abort`."""
+    """One output being written. Its `with` block ends in `finish`, or by an exception in `abort`."""
 
     result: Future[Artifact]
     """Done when the file is: with the artifact, or with an `EncodingError`. Cancelled by `abort`."""

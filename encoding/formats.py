@@ -37,7 +37,11 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             Format("webm", ".webm", "video/webm", "libvpx-vp9", "encoding.mp4:open_webm"),
             Format("pt", ".pt", "application/octet-stream", None, "encoding.tensor:open_pt"),
             Format(
-                "safetensors", ".safetensors", "application/octet-stream", None, "encoding.tensor:open_safetensors"
+                "safetensors",
+                ".safetensors",
+                "application/octet-stream",
+                None,
+                "encoding.tensor:open_safetensors",
             ),
         )
     }

@@ -1,4 +1,4 @@
-"""Every default of the service, once. YAML, then the environment, then flags; a misspelt name refuses to start."""
+"""Every default of the service, once: YAML, then environment, then flags. A misspelt name refuses to start."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError as SettingsSourceError,
     YamlConfigSettingsSource,
+)
+from pydantic_settings import (
+    SettingsError as SettingsSourceError,
 )
 
 from pipelines.base import ModelConfig, ModelLimits
@@ -80,7 +82,7 @@ class EngineSettings(Section):
         ("auto",), min_length=1, description="one worker each; `auto` is the first GPU, or else the CPU"
     )
     restart_delay_s: float = Field(1, ge=0, description="pause before a dead worker is started again")
-    max_start_failures: int = Field(3, ge=1, description="failed starts in a row after which a worker stays down")
+    max_start_failures: int = Field(3, ge=1, description="failed starts in a row, then it stays down")
 
 
 class EncodingSettings(Section):
@@ -119,7 +121,7 @@ class ModelSettings(Section):
     fps: Annotated[Fraction, BeforeValidator(_exact_rate)] = Field(description="default frame rate")
     num_inference_steps: int = Field(ge=1, le=200, description="default number of denoising steps")
     guidance_scale: float = Field(ge=0, le=20, description="default guidance (of the high-noise expert)")
-    guidance_scale_2: float | None = Field(None, ge=0, le=20, description="default guidance, low-noise expert")
+    guidance_scale_2: float | None = Field(None, ge=0, le=20, description="its default, low-noise expert")
     boundary_ratio: float | None = Field(None, ge=0, le=1, description="where the experts change over")
     flow_shift: float | None = Field(None, gt=0, le=30, description="default shift of the noise schedule")
     negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
@@ -158,7 +160,9 @@ class Settings(BaseSettings):
     engine: EngineSettings = EngineSettings()
     encoding: EncodingSettings = EncodingSettings()
     fixed_latents: FixedLatentSettings = FixedLatentSettings()
-    models: tuple[ModelSettings, ...] = Field(min_length=1, description="the served models; the first is the default")
+    models: tuple[ModelSettings, ...] = Field(
+        min_length=1, description="the served models, the default one first"
+    )
     config_dir: Path = Field(Path(), exclude=True, description="folder that relative model paths start from")
 
     @classmethod
