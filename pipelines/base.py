@@ -88,6 +88,8 @@ class ModelConfig:
     max_sequence_length: int = 512
     offload: Literal["none", "model"] = "none"
     """`model` keeps components on the host and moves each to the device for its turn."""
+    load_format: Literal["auto", "dummy"] = "auto"
+    """`dummy` builds the architecture with random weights: speed and memory without the checkpoint."""
     decode_chunk: int = 1
     """Latent frames decoded in one step of the streaming decoder."""
 

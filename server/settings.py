@@ -1,4 +1,4 @@
-"""Every default of the service, once: YAML, then environment, then flags. A misspelt name refuses to start."""
+"""Every default of the service, once: YAML, then environment, then flags. A misspelt name ends the start."""
 
 from __future__ import annotations
 
@@ -127,6 +127,9 @@ class ModelSettings(Section):
     negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
     max_sequence_length: int = Field(512, ge=1, le=512, description="default prompt length in tokens")
     offload: Literal["none", "model"] = Field("none", description="`model` keeps idle components on the host")
+    load_format: Literal["auto", "dummy"] = Field(
+        "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
+    )
     decode_chunk: int = Field(1, ge=1, description="latent frames per step of the streaming decoder")
     limits: LimitSettings = Field(description="bounds of a request")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from encoding.base import Artifact, OutputSpec
-from pipelines.base import GenerationParams, ModelInfo, Stage
+from pipelines.base import GenerationParams, ModelConfig, ModelInfo, Stage
 
 JobErrorCode = Literal[
     "cancelled",
@@ -41,10 +41,18 @@ class EngineTask:
     params: GenerationParams
     outputs: tuple[OutputSpec, ...]
     live: bool = False
-    """Send `Fragment` events of the first output."""
+    """Send `Fragment` events of the first output, a fragmented MP4."""
 
 
-# To the worker.
+# To the worker, the first one before all others.
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a worker serves, and where: torch's device name, or `auto` for the first GPU or else the CPU."""
+
+    device: str
+    models: tuple[ModelConfig, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFree:
-    """The last chunk has left the device: the next job may start while the tail is encoded."""
+    """The job needs the device no more: the next one may start while the tail is encoded.
+
+    Sent once for every job, before its last event.
+    """
 
     job_id: str
 
@@ -134,6 +145,10 @@ class Engine(Protocol):
         """How many tasks can run side by side."""
 
     @property
+    def failure(self) -> str | None:
+        """Why no worker can be started any more; None while there is hope."""
+
+    @property
     def ready(self) -> bool:
         """Whether at least one worker can take a task now."""
 
@@ -143,8 +158,11 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """End the workers and wait for them."""
 
-    def run(self, task: EngineTask) -> AsyncIterator[JobEvent]:
-        """Run a task on a free worker; the last event is `Finished` or `Failed`, whatever happens to it."""
+    def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
+        """Run a task on a free worker; the last event is `Finished` or `Failed`, whatever happens to it.
+
+        A generator that is closed before its end cancels the task.
+        """
 
     async def cancel(self, job_id: str) -> None:
         """Ask a running task to stop; its last event is then `Failed` with the code `cancelled`."""

@@ -1,0 +1,30 @@
+"""Kind of model → its loader, imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import cast
+
+from pipelines.base import ModelConfig, Pipeline
+from pipelines.errors import LoadFailed
+
+Loader = Callable[[ModelConfig, str], Pipeline]
+
+KINDS: Mapping[str, str] = MappingProxyType({"wan": "pipelines.wan:load_wan"})
+"""`module:function` of each kind's loader."""
+
+
+def load(config: ModelConfig, device: str) -> Pipeline:
+    """Load a model onto `device` (torch's name: `cpu`, `cuda:0`).
+
+    Raises:
+        LoadFailed: an unknown kind, or a checkpoint that cannot be loaded.
+    """
+    if config.kind not in KINDS:
+        known = ", ".join(sorted(KINDS))
+        raise LoadFailed(f"model {config.id}: kind {config.kind!r} is unknown; known kinds: {known}")
+    module, function = KINDS[config.kind].split(":")
+    loader = cast(Loader, getattr(import_module(module), function))
+    return loader(config, device)

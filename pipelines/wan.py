@@ -1,0 +1,229 @@
+"""Wan 2.1 and 2.2 (T2V, I2V, TI2V; A14B with two experts, 5B with one) over diffusers' components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from diffusers import DiffusionPipeline
+
+from pipelines.base import (
+    Chunk,
+    Control,
+    GenerationParams,
+    Grid,
+    ImageUse,
+    ModelConfig,
+    ModelDefaults,
+    ModelInfo,
+    Task,
+)
+from pipelines.dummy import dummy_pipeline
+from pipelines.errors import BadOutput, LoadFailed, OutOfMemory
+from pipelines.fit import trim
+from pipelines.latents import draw, load_fixed
+from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
+from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
+from pipelines.wan_vae import StreamingDecoder
+
+NEGATIVE_PROMPT = (
+    "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，"
+    "JPEG压缩残留，丑陋的，残缺的，多余的手指，画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，"
+    "手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
+)
+"""The official text of Wan 2.2's `sample_neg_prompt`."""
+
+_IMAGE_USE: dict[Task, ImageUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
+
+
+def load_wan(config: ModelConfig, device: str) -> Wan:
+    """Load a diffusers folder or hub repository of the Wan family onto `device`.
+
+    Raises:
+        LoadFailed: missing or broken files, or a checkpoint of another family.
+    """
+    try:
+        pipe = _pipe(config, torch.device(device))
+    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError) as error:
+        raise LoadFailed(f"model {config.id}: cannot load {config.path}: {error}") from error
+    return Wan(pipe, config, torch.device(device))
+
+
+def _pipe(config: ModelConfig, device: torch.device) -> Any:
+    dtype = getattr(torch, config.dtype)
+    if config.load_format == "dummy":
+        return dummy_pipeline(config.path, dtype, device)
+    pipe = DiffusionPipeline.from_pretrained(config.path, torch_dtype=dtype)
+    if config.offload == "model":
+        pipe.enable_model_cpu_offload(device=device)
+    else:
+        pipe.to(device)
+    return pipe
+
+
+def _task(pipe: Any, config: ModelConfig) -> Task:
+    names: dict[str, Task] = {"WanPipeline": "t2v", "WanImageToVideoPipeline": "i2v"}
+    name = type(pipe).__name__
+    if name not in names:
+        raise LoadFailed(
+            f"model {config.id}: {config.path} holds a {name}; kind wan serves {', '.join(names)}"
+        )
+    return "ti2v" if pipe.config.expand_timesteps else names[name]
+
+
+class Wan:
+    """A loaded Wan checkpoint; see `pipelines.base.Pipeline`."""
+
+    def __init__(self, pipe: Any, config: ModelConfig, device: torch.device) -> None:
+        pipe.set_progress_bar_config(disable=True)
+        self._pipe = pipe
+        self._device = device
+        self._decoder = StreamingDecoder(pipe.vae, chunk=config.decode_chunk)
+        self.info = _info(pipe, config)
+
+    @torch.inference_mode()
+    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+        """See `pipelines.base.Pipeline.generate`."""
+        try:
+            yield from self._generate(params, control)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(
+                f"{params.width}x{params.height}, {params.num_frames} frames: {error}"
+            ) from None
+        finally:
+            self._pipe.maybe_free_model_hooks()
+
+    def _generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+        width, height = self.info.grid.side(params.width), self.info.grid.side(params.height)
+        noises = self._noises(params, width, height)
+        experts = self._experts(params)
+        control.progress("prompt", 0, 1)
+        embeddings = self._embed(params, experts)
+        control.progress("prompt", 1, 1)
+        condition = self._condition(params, width, height, control)
+        for output, noise in enumerate(noises):
+            latents = self._denoise(params, noise, experts, embeddings, condition, control, output)
+            for frames in self._decode(params, latents, control, output):
+                yield Chunk(frames, output)
+
+    def _noises(self, params: GenerationParams, width: int, height: int) -> Iterator[torch.Tensor]:
+        grid, vae = self.info.grid, self._pipe.vae.config
+        frames = (grid.frames(params.num_frames) - 1) // grid.temporal + 1
+        scale = vae.scale_factor_spatial
+        shape = (vae.z_dim, frames, height // scale, width // scale)
+        if params.latents is None:
+            return draw(params.seed, params.num_outputs, shape)
+        return load_fixed(params.latents, params.num_outputs, shape)
+
+    def _experts(self, params: GenerationParams) -> Experts:
+        high = Expert(self._pipe.transformer, params.guidance_scale)
+        if self.info.experts == 1:
+            return Experts(high, None, 0)
+        assert params.guidance_scale_2 is not None
+        assert params.boundary_ratio is not None
+        low = Expert(self._pipe.transformer_2, params.guidance_scale_2)
+        return Experts(high, low, params.boundary_ratio * self._pipe.scheduler.config.num_train_timesteps)
+
+    def _embed(self, params: GenerationParams, experts: Experts) -> Embeddings:
+        prompt, negative = self._pipe.encode_prompt(
+            prompt=params.prompt,
+            negative_prompt=params.negative_prompt,
+            do_classifier_free_guidance=experts.guided,
+            max_sequence_length=params.max_sequence_length,
+            device=self._device,
+        )
+        return Embeddings(prompt, negative)
+
+    def _condition(self, params: GenerationParams, width: int, height: int, control: Control) -> Condition:
+        if params.image is None:
+            return NoCondition(expand=bool(self._pipe.config.expand_timesteps))
+        control.progress("image", 0, 1)
+        condition: Condition
+        if self.info.task == "ti2v":
+            condition = first_frame(self._pipe.vae, params, width, height, self._device)
+        else:
+            frames = self.info.grid.frames(params.num_frames)
+            condition = concatenated(self._pipe.vae, params, frames, width, height, self._device)
+        control.progress("image", 1, 1)
+        return condition
+
+    def _denoise(
+        self,
+        params: GenerationParams,
+        noise: torch.Tensor,
+        experts: Experts,
+        embeddings: Embeddings,
+        condition: Condition,
+        control: Control,
+        output: int,
+    ) -> torch.Tensor:
+        scheduler = scheduler_for(params, self._pipe.scheduler, self._device)
+        steps = len(scheduler.timesteps)
+
+        def step_done(done: int) -> None:
+            control.progress("denoise", output * steps + done, params.num_outputs * steps)
+
+        step_done(0)
+        latents = denoise(noise.to(self._device), experts, embeddings, condition, scheduler, step_done)
+        if not bool(torch.isfinite(latents).all()):
+            raise BadOutput("the denoised latents hold NaN or infinity")
+        return latents
+
+    def _decode(
+        self, params: GenerationParams, latents: torch.Tensor, control: Control, output: int
+    ) -> Iterator[torch.Tensor]:
+        vae = self._pipe.vae
+        mean, std = statistics(vae, latents)
+        total, done = params.num_outputs * params.num_frames, output * params.num_frames
+        control.progress("decode", done, total)
+        decoded = self._decoder.decode((latents * std + mean).to(vae.dtype))
+        for frames in trim(decoded, params.num_frames, params.width, params.height):
+            yield frames
+            done += frames.shape[1]
+            control.progress("decode", done, total)
+
+
+def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
+    task = _task(pipe, config)
+    experts = 2 if pipe.config.boundary_ratio is not None else 1
+    patch = pipe.transformer.config.patch_size
+    vae = pipe.vae.config
+    return ModelInfo(
+        id=config.id,
+        aliases=config.aliases,
+        kind=config.kind,
+        task=task,
+        image=_IMAGE_USE[task],
+        last_image=task == "i2v",
+        experts=experts,
+        grid=Grid(temporal=vae.scale_factor_temporal, spatial=vae.scale_factor_spatial * patch[1]),
+        defaults=_defaults(pipe, config, experts),
+        limits=config.limits,
+    )
+
+
+def _defaults(pipe: Any, config: ModelConfig, experts: int) -> ModelDefaults:
+    scheduler = pipe.scheduler.config
+    low, boundary = config.guidance_scale_2, config.boundary_ratio
+    if experts == 1 and (low is not None or boundary is not None):
+        raise LoadFailed(
+            f"model {config.id}: guidance_scale_2 and boundary_ratio need two experts; it has one"
+        )
+    if experts == 2:
+        low = config.guidance_scale if low is None else low
+        boundary = pipe.config.boundary_ratio if boundary is None else boundary
+    shift = scheduler.get("flow_shift", scheduler.get("shift"))
+    return ModelDefaults(
+        width=config.width,
+        height=config.height,
+        num_frames=config.num_frames,
+        fps=config.fps,
+        num_inference_steps=config.num_inference_steps,
+        guidance_scale=config.guidance_scale,
+        guidance_scale_2=low,
+        boundary_ratio=boundary,
+        flow_shift=shift if config.flow_shift is None else config.flow_shift,
+        negative_prompt=NEGATIVE_PROMPT if config.negative_prompt is None else config.negative_prompt,
+        max_sequence_length=config.max_sequence_length,
+    )

@@ -1,0 +1,107 @@
+"""Wan's denoising loop over diffusers' transformers and scheduler.
+
+Ours, because `WanPipeline.__call__` guides both experts or neither, holds `boundary_ratio` in the pipeline's
+configuration, and takes no cancel between the passes (docs/decisions/2026-11-29-denoising-loop.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pipelines.base import GenerationParams
+from pipelines.wan_condition import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Expert:
+    """One transformer and the guidance of the steps that it rules; a scale of at most 1 needs one pass."""
+
+    transformer: Any
+    guidance_scale: float
+
+    @property
+    def guided(self) -> bool:
+        return self.guidance_scale > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """The text encoder's output, (1, L, D); `negative` is None when no expert is guided."""
+
+    prompt: torch.Tensor
+    negative: torch.Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """High-noise and low-noise expert; the high one takes the timesteps from `boundary` (0 … 1000) up."""
+
+    high: Expert
+    low: Expert | None
+    boundary: float
+
+    def at(self, t: float) -> Expert:
+        return self.high if self.low is None or t >= self.boundary else self.low
+
+    @property
+    def guided(self) -> bool:
+        return self.high.guided or (self.low is not None and self.low.guided)
+
+
+def scheduler_for(params: GenerationParams, scheduler: Any, device: torch.device) -> Any:
+    """A scheduler of this request's own: its step count and shift never reach another request."""
+    name = "flow_shift" if "flow_shift" in scheduler.config else "shift"
+    own = type(scheduler).from_config(scheduler.config, **{name: params.flow_shift})
+    own.set_timesteps(params.num_inference_steps, device=device)
+    own.set_begin_index(0)
+    return own
+
+
+def denoise(
+    latents: torch.Tensor,
+    experts: Experts,
+    embeddings: Embeddings,
+    condition: Condition,
+    scheduler: Any,
+    step_done: Callable[[int], None],
+) -> torch.Tensor:
+    """Noise (1, C, T, H, W), float32 → normalized latents of the same kind.
+
+    `step_done(n)` is called after each of the scheduler's steps; what it raises ends the loop.
+    """
+    # One copy of the times on the host: choosing the expert must not wait for the device.
+    times: list[float] = scheduler.timesteps.tolist()
+    for step, (time, t) in enumerate(zip(times, scheduler.timesteps, strict=True)):
+        prediction = _predict(experts.at(time), embeddings, *condition.inputs(latents, t))
+        latents = scheduler.step(prediction, t, latents, return_dict=False)[0]
+        step_done(step + 1)
+    return condition.finish(latents)
+
+
+def _predict(
+    expert: Expert, embeddings: Embeddings, hidden_states: torch.Tensor, timestep: torch.Tensor
+) -> torch.Tensor:
+    hidden_states = hidden_states.to(expert.transformer.dtype)
+    prediction = _forward(expert, "cond", hidden_states, timestep, embeddings.prompt)
+    if not expert.guided:
+        return prediction
+    assert embeddings.negative is not None
+    negative = _forward(expert, "uncond", hidden_states, timestep, embeddings.negative)
+    return negative + expert.guidance_scale * (prediction - negative)
+
+
+def _forward(
+    expert: Expert, context: str, hidden_states: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor
+) -> torch.Tensor:
+    with expert.transformer.cache_context(context):
+        output: tuple[torch.Tensor] = expert.transformer(
+            hidden_states=hidden_states,
+            timestep=timestep,
+            encoder_hidden_states=text.to(hidden_states.dtype),
+            return_dict=False,
+        )
+    return output[0]
