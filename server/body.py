@@ -1,0 +1,85 @@
+"""The bytes of a request and what they claim to be."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+
+from server.echo import shown
+from server.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+
+ACCEPTED = "send application/json or multipart/form-data"
+
+_JSON = re.compile(r"application/([\w.-]+\+)?json|text/json", re.ASCII)
+_UTF8 = ("", "utf-8", "utf8", "us-ascii", "ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyType:
+    """What `Content-Type` says. `boundary` separates the parts of a form."""
+
+    kind: Literal["json", "form"]
+    boundary: bytes = b""
+
+
+def body_type(headers: Headers) -> BodyType:
+    """How the body has to be read.
+
+    Raises:
+        UnsupportedMediaType: neither JSON nor a multipart form, not UTF-8, or compressed.
+        BadRequest: a form without a boundary.
+    """
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        coding = shown(headers["content-encoding"])
+        raise UnsupportedMediaType(f"Content-Encoding: {coding} is not supported; send the body uncompressed")
+    given = headers.get("content-type", "")
+    name, options = parse_options_header(given)
+    if _JSON.fullmatch(name.decode("latin-1")) is not None:
+        _refuse_charset(options)
+        return BodyType("json")
+    if name != b"multipart/form-data":
+        raise UnsupportedMediaType(f"Content-Type: {shown(given)} is not supported; {ACCEPTED}")
+    _refuse_charset(options)
+    if not options.get(b"boundary"):
+        raise BadRequest("Content-Type: multipart/form-data needs a boundary")
+    return BodyType("form", options[b"boundary"])
+
+
+async def read_body(request: Request, max_bytes: int) -> bytes:
+    """The whole body, at most `max_bytes`, whether or not its length was announced.
+
+    Raises:
+        BodyTooLarge: as soon as it is known.
+        BadRequest: the client went away before the end.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isascii() and announced.isdigit() and _exceeds(announced, max_bytes):
+        raise _too_large(max_bytes)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            if len(body) + len(chunk) > max_bytes:
+                raise _too_large(max_bytes)
+            body += chunk
+    except ClientDisconnect:
+        raise BadRequest("the connection was closed before the body was complete") from None
+    return bytes(body)
+
+
+def _exceeds(digits: str, bound: int) -> bool:
+    return len(digits) > 20 or int(digits) > bound
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than this server's limit of {max_bytes:,} bytes")
+
+
+def _refuse_charset(options: dict[bytes, bytes]) -> None:
+    charset = options.get(b"charset", b"").decode("latin-1")
+    if charset.lower() not in _UTF8:
+        raise UnsupportedMediaType(f"charset: {shown(charset)} is not supported; send UTF-8")

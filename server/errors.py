@@ -1,0 +1,241 @@
+"""What a request can meet, and the one table that turns it into an answer.
+
+ApiError
+├── BadRequest               the body as a whole cannot be read
+│   └── BadField             one field of it; carries the name that the client used
+│       ├── MissingField
+│       ├── UnknownField
+│       ├── DuplicateField   sent twice, or beside another spelling of itself
+│       └── InvalidImage     a reference picture that cannot be used
+├── NotFound                 no such video, file or variant
+│   ├── ModelNotFound
+│   ├── VideoNotReady        the video is still being made
+│   └── VideoFailed          there will never be a file
+├── IllegalMove              the job is in a state that does not allow this
+├── BodyTooLarge             more bytes than the operator allows
+├── UnsupportedMediaType     neither JSON nor a multipart form
+├── NotSupported             a route of OpenAI's that has no meaning here
+├── JobFailed                a request that waits for its video learns that the job failed
+└── RetryLater               carries the seconds to wait
+    ├── QueueFull
+    └── NotReady             no worker can take work, or the server is stopping
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from math import ceil
+from types import MappingProxyType
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from server import request_id
+from server.echo import clean, shown
+
+MAX_MESSAGE = 2000
+MAX_RETRY_AFTER_S = 60
+"""Longer waits are not obeyed by the official clients."""
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+_logger = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """Base of all that a request is refused for. `code` overrides the code of the table's row."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+
+class BadRequest(ApiError):
+    """The body cannot be read as a request."""
+
+
+class BadField(BadRequest):
+    """A field with a value that is not allowed; `problem` says the value and what is allowed."""
+
+    def __init__(self, param: str, problem: str, code: str | None = None) -> None:
+        super().__init__(f"{clean(param)}: {problem}", param=param, code=code)
+        self.problem = problem
+
+    def rename(self, param: str) -> None:
+        """Name the field as the client did."""
+        self.param = param
+        self.message = f"{clean(param)}: {self.problem}"
+
+
+class MissingField(BadField):
+    """A field that this request needs."""
+
+
+class UnknownField(BadField):
+    """A field that no request has."""
+
+
+class DuplicateField(BadField):
+    """A field that was given more than once, by whatever spelling."""
+
+
+class InvalidImage(BadField):
+    """A reference picture that cannot be decoded or is too large."""
+
+
+class NotFound(ApiError):
+    """There is no such thing (any more)."""
+
+
+class ModelNotFound(NotFound):
+    """A model that this server does not serve."""
+
+
+class VideoNotReady(NotFound):
+    """The file of a video that is not finished."""
+
+
+class VideoFailed(NotFound):
+    """The file of a video that failed."""
+
+
+class IllegalMove(ApiError):
+    """A job is in a state that does not allow what was asked."""
+
+
+class BodyTooLarge(ApiError):
+    """The body, or a part of it, has more bytes than allowed."""
+
+
+class UnsupportedMediaType(ApiError):
+    """The body is neither JSON nor a multipart form."""
+
+
+class NotSupported(ApiError):
+    """A route of OpenAI's that this server does not have."""
+
+
+class JobFailed(ApiError):
+    """The job behind a waiting request failed; `code` is the job's error code."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message, code=code)
+
+
+class RetryLater(ApiError):
+    """The same request may succeed after `retry_after_s` seconds."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class QueueFull(RetryLater):
+    """As many jobs wait as the operator allows."""
+
+
+class NotReady(RetryLater):
+    """No worker can take work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRow:
+    """How a class of errors is answered. `type` and `code` are OpenAI's words where it has one."""
+
+    status: int
+    type: str
+    code: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_NO_RETRY = {"x-should-retry": "false"}  # the official clients retry 409 and every 5xx otherwise
+
+ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
+    {
+        BadRequest: ErrorRow(400, "invalid_request_error", "invalid_body"),
+        BadField: ErrorRow(400, "invalid_request_error", "invalid_value"),
+        MissingField: ErrorRow(400, "invalid_request_error", "missing_required_parameter"),
+        UnknownField: ErrorRow(400, "invalid_request_error", "unknown_parameter"),
+        DuplicateField: ErrorRow(400, "invalid_request_error", "duplicate_parameter"),
+        InvalidImage: ErrorRow(400, "invalid_request_error", "invalid_image"),
+        NotFound: ErrorRow(404, "invalid_request_error", "not_found"),
+        ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
+        VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),
+        VideoFailed: ErrorRow(404, "invalid_request_error", "video_failed"),
+        IllegalMove: ErrorRow(409, "invalid_request_error", "illegal_move", _NO_RETRY),
+        BodyTooLarge: ErrorRow(413, "invalid_request_error", "body_too_large"),
+        UnsupportedMediaType: ErrorRow(415, "invalid_request_error", "unsupported_media_type"),
+        NotSupported: ErrorRow(501, "invalid_request_error", "not_supported", _NO_RETRY),
+        JobFailed: ErrorRow(500, "server_error", "internal_error", _NO_RETRY),
+        QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
+        NotReady: ErrorRow(503, "server_error", "not_ready"),
+    }
+)
+
+
+def row_of(kind: type[ApiError]) -> ErrorRow:
+    """The row of an error class: its own, or that of its nearest ancestor."""
+    return next(ERROR_TABLE[base] for base in kind.__mro__ if base in ERROR_TABLE)
+
+
+def error_body(message: str, type: str, param: str | None, code: str | None) -> dict[str, Any]:  # noqa: A002
+    """OpenAI's envelope, safe to encode whatever the message and the name contain."""
+    name = None if param is None else clean(param)
+    return {"error": {"message": clean(message, MAX_MESSAGE), "type": type, "param": name, "code": code}}
+
+
+def answer(error: ApiError) -> JSONResponse:
+    """The response for an error, headers included."""
+    row = row_of(type(error))
+    body = error_body(error.message, row.type, error.param, error.code or row.code)
+    headers = dict(row.headers)
+    if isinstance(error, RetryLater):
+        headers["retry-after"] = str(min(max(ceil(error.retry_after_s), 1), MAX_RETRY_AFTER_S))
+    return JSONResponse(body, row.status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception that leaves a route of `app` with the envelope."""
+    app.add_exception_handler(ApiError, _answer_api_error)
+    app.add_exception_handler(RequestValidationError, _answer_validation_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(Exception, _answer_bug)
+
+
+async def _answer_api_error(request: Request, error: Exception) -> JSONResponse:
+    return answer(cast(ApiError, error))
+
+
+async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:
+    """Query and path parameters, the only ones that FastAPI checks itself."""
+    problem = cast(RequestValidationError, error).errors()[0]
+    name = str(problem["loc"][-1])
+    if problem["type"] == "missing":
+        return answer(MissingField(name, "is required"))
+    return answer(BadField(name, f"{shown(problem['input'])} is not allowed: {problem['msg']}"))
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
+    """What the router raises: 404 for an unknown route, 405 with its `Allow`."""
+    raised = cast(HTTPException, error)
+    kind = "invalid_request_error" if raised.status_code < 500 else "server_error"
+    message = f"{request.method} {clean(request.scope['path'])}: {raised.detail}"
+    code = _PHRASES.get(raised.status_code, "error").lower().replace(" ", "_")
+    return JSONResponse(error_body(message, kind, None, code), raised.status_code, raised.headers)
+
+
+async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
+    """Nothing about the bug reaches the client; the trace is logged by the server that re-raises it."""
+    known_as = request_id.ensure(request.scope)
+    _logger.error("request %s: unhandled %s", known_as, type(error).__name__)
+    body = error_body(f"internal error; the request id is {known_as}", "server_error", None, "internal_error")
+    return JSONResponse(body, 500, {request_id.HEADER: known_as})
