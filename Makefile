@@ -1,0 +1,63 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CONFIG ?= configs/tiny.yaml
+IMAGE ?= reelserve
+
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+# Tried by running: a version manager's python3.11 may exist and still refuse to start.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: help install demo serve test check bench image lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP) ## create .venv with the locked versions and this project
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(or $(PYTHON),false) -c '$(NEW_ENOUGH)' || { \
+		echo "reelserve needs Python 3.11 or newer; name one: make install PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## serve the tiny model, ask for one video, leave demo.mp4
+	$(BIN)/python scripts/demo.py
+
+serve: $(STAMP) ## serve CONFIG (configs/tiny.yaml) on 127.0.0.1:8000
+	$(BIN)/reelserve serve --config $(CONFIG)
+
+test: $(STAMP) ## all tests; ARGS go to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## linter, formatter, types, import rules, README tables
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/readme_tables.py --check
+
+bench: $(STAMP) ## the figures of benchmarks/; ARGS go to the program
+	$(BIN)/python benchmarks/decode.py $(ARGS)
+
+image: ## build the GPU image
+	docker build --tag $(IMAGE) .
+
+# torch itself pins the CUDA packages and triton, per platform: named here, they would pin nothing more.
+lock: ## resolve the newest admitted versions into requirements.lock
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	{ echo '# Written by `make lock`: constraints, so that pip decides what a platform needs and this file the version.'; \
+		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
+		| sed -E 's/\+[a-z0-9.]+$$//' | grep -vE '^(nvidia-|cuda-|triton==)' | LC_ALL=C sort -f; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock
+	rm -rf build/lock
+
+clean: ## remove what was built; .venv and data stay
+	rm -rf build dist *.egg-info demo.mp4 .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
