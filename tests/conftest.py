@@ -1,0 +1,39 @@
+"""Tests that need more than this project: where it is missing they are skipped, and in CI they fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import pytest
+import torch
+
+
+def _on_path(*programs: str) -> bool:
+    return any(shutil.which(program) is not None for program in programs)
+
+
+CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
+    {
+        "gpu": torch.cuda.is_available,
+        "postgres": lambda: "TEST_POSTGRES_URL" in os.environ,
+        "ray": lambda: importlib.util.find_spec("ray") is not None,
+        "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
+    }
+)
+"""Marker → whether what it needs is here."""
+
+NEVER_IN_CI = frozenset({"gpu"})
+"""What CI's machines do not have; its absence is no one's mistake."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name, present in CAPABILITIES.items():
+        if item.get_closest_marker(name) is None or present():
+            continue
+        if os.environ.get("CI") == "true" and name not in NEVER_IN_CI:
+            pytest.fail(f"CI lacks what the marker {name!r} needs", pytrace=False)
+        pytest.skip(f"needs {name}")
