@@ -30,13 +30,13 @@ def read_form(parts: Iterable[Part]) -> Fields:
         BadField: a name that makes a field both a value and an object, or nests too deeply.
     """
     fields: dict[str, Value] = {}
-    bracketed = set()
+    bracketed: dict[str, str] = {}
     for part in parts:
         path = _path(part.name)
         if len(path) > 1:
-            bracketed.add(path[0])
+            bracketed.setdefault(path[0], part.name)
         _put(fields, path, part)
-    return Fields(fields, frozenset(bracketed))
+    return Fields(fields, bracketed)
 
 
 def _path(name: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -22,9 +22,30 @@ class Fields:
     """The fields of one body, each once, in the order in which they came."""
 
     values: Mapping[str, Value]
-    bracketed: frozenset[str] = frozenset()
-    """Those that a form spelt with brackets: `a[b]`, where JSON nests."""
+    bracketed: Mapping[str, str] = field(default_factory=dict)
+    """Those that a form spelt with brackets, where JSON nests, and their first spelling: `a` as `a[b]`."""
 
-    def name_of(self, field: str, key: str) -> str:
-        """How the client would name `key` within the object `field`."""
-        return f"{field}[{key}]" if field in self.bracketed else f"{field}.{key}"
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One field as the client sent it: `key` within its object, `name` from the top."""
+
+    key: str
+    name: str
+    value: Value
+    bracketed: str | None = None
+    """Its first spelling with brackets, if it has any."""
+
+    @property
+    def spelling(self) -> str:
+        """The name by which the client would know it again."""
+        return self.name if self.bracketed is None else self.bracketed
+
+    def name_of(self, key: str) -> str:
+        """How the client would name `key` within this object."""
+        return f"{self.name}.{key}" if self.bracketed is None else f"{self.name}[{key}]"
+
+    def child(self, key: str, value: Value) -> Sent:
+        """The field `key` of this object."""
+        name = self.name_of(key)
+        return Sent(key, name, value, None if self.bracketed is None else name)

@@ -1,0 +1,184 @@
+"""From fields, whatever dialect they came in, to the one request that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from pydantic import ValidationError
+
+from server.echo import shown
+from server.errors import BadField, DuplicateField, MissingField, UnknownField
+from server.jsontext import BadJson, read_json
+from server.kinds import CANONICAL, SCALARS, allowed
+from server.scalars import Unreadable, read_text
+from server.schemas import REFERENCES, TOLERATED, TOP_LEVEL_ONLY, ImageReference, VideoGenerationRequest
+from server.values import Fields, Number, Sent, Value
+
+CODEC_OPTIONS = "video_codec_options"
+EXTRA = "extra_params"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A request, the unknown fields beside it, and the client's names for the fields it gave."""
+
+    request: VideoGenerationRequest
+    unknown: tuple[str, ...]
+    names: Mapping[str, str]
+
+
+def understand(fields: Fields, *, refuse_unknown: bool) -> Meaning:
+    """Give each field its meaning; what was not given stays out.
+
+    Raises:
+        BadField: a field that is unknown (if `refuse_unknown`), given twice, of the wrong kind or out of
+            its bounds; a prompt that is missing.
+    """
+    given: dict[str, Sent] = {}
+    sents = [Sent(name, name, value, fields.bracketed.get(name)) for name, value in fields.values.items()]
+    unknown = _collect(sents, given)
+    if unknown and refuse_unknown:
+        raise _unknown_field(unknown[0], CANONICAL)
+    if (extras := given.pop(EXTRA, None)) is not None:
+        _collect_extras(extras, given)
+    if "prompt" not in given:
+        raise MissingField("prompt", "is required")
+    values = {field: _read(field, sent) for field, sent in given.items()}
+    request = _validated(values, given)
+    return Meaning(request, tuple(sent.name for sent in unknown), dict(_names(given, request)))
+
+
+def _collect(sents: Iterable[Sent], given: dict[str, Sent]) -> list[Sent]:
+    """Sort fields into `given` by their own names; returns those that no field is called."""
+    unknown = []
+    for sent in sents:
+        field = CANONICAL.get(sent.key)
+        if field is None:
+            unknown.append(sent)
+        elif field in TOLERATED:
+            _tolerate(field, sent)
+        elif _is_given(field, sent.value):
+            if field in given:
+                raise DuplicateField(sent.spelling, f"is given already, as {given[field].spelling}")
+            given[field] = sent
+    return unknown
+
+
+def _collect_extras(extras: Sent, given: dict[str, Sent]) -> None:
+    """What `extra_params` holds counts as if it stood beside it."""
+    children = list(_children(extras))
+    for child in children:
+        if CANONICAL.get(child.key) in TOP_LEVEL_ONLY:
+            raise BadField(child.spelling, f"belongs beside {extras.key}, not into it")
+    if unknown := _collect(children, given):
+        inner = [name for name, field in CANONICAL.items() if field not in TOP_LEVEL_ONLY | TOLERATED]
+        raise _unknown_field(unknown[0], inner)
+
+
+def _tolerate(field: str, sent: Sent) -> None:
+    if field == "characters" and sent.value not in (None, "", "[]", []):
+        raise BadField(sent.spelling, "characters are not supported; leave it out or empty")
+
+
+def _is_given(field: str, value: Value) -> bool:
+    """null and "" are "not given" but where they say something of their own."""
+    if value is None:
+        return field == CODEC_OPTIONS
+    return value != "" or field == "negative_prompt"
+
+
+def _unknown_field(sent: Sent, names: Iterable[str]) -> UnknownField:
+    known = sorted(names)
+    close = get_close_matches(sent.key[:100], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return UnknownField(sent.spelling, f"is not a field here; {hint}")
+
+
+def _read(field: str, sent: Sent) -> object:
+    if field in REFERENCES:
+        return _read_reference(sent)
+    if field == CODEC_OPTIONS:
+        return dict(_read_options(sent))
+    try:
+        return SCALARS[field].read(sent.value)
+    except Unreadable as error:
+        raise _refused(field, sent, error.why or "is not allowed") from None
+
+
+def _refused(field: str, sent: Sent, why: str) -> BadField:
+    return BadField(sent.spelling, f"{shown(sent.value)} {why}; it must be {allowed(field)}")
+
+
+def _read_reference(sent: Sent) -> bytes | ImageReference:
+    """A file, an object with one name for a picture, or a bare URL."""
+    value = sent.value
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str) and not isinstance(value, Number) and not value.lstrip().startswith("{"):
+        return ImageReference(image_url=_read_name(sent))
+    named = [child for child in _children(sent) if child.value not in (None, "")]
+    for child in named:
+        if child.key not in ImageReference.model_fields:
+            raise _unknown_field(child, ImageReference.model_fields)
+    if len(named) != 1:
+        raise BadField(sent.spelling, "must be a file, or have either image_url or file_id")
+    return ImageReference.model_validate({named[0].key: _read_name(named[0])})
+
+
+def _read_name(sent: Sent) -> str:
+    try:
+        return read_text(sent.value).strip()
+    except Unreadable as error:
+        raise BadField(
+            sent.spelling, f"{shown(sent.value)} {error.why or 'is not allowed'}; it must be text"
+        ) from None
+
+
+def _read_options(sent: Sent) -> Iterator[tuple[str, str]]:
+    """An encoder's options as FFmpeg takes them: all text. null: none of our defaults either."""
+    for option in _children(sent):
+        value = option.value
+        if isinstance(value, bool):
+            yield option.key, str(value).lower()
+        elif isinstance(value, str):
+            if value != "":
+                yield option.key, str(value)
+        elif value is not None:
+            raise BadField(option.spelling, f"{shown(value)} is not allowed; it must be text or a number")
+
+
+def _children(sent: Sent) -> Iterator[Sent]:
+    """The fields of an object, which a form may have sent as one JSON text; null has none."""
+    value = sent.value
+    if isinstance(value, str) and not isinstance(value, Number):
+        value = _nested_json(sent, value)
+    if value is not None and not isinstance(value, dict):
+        raise BadField(sent.spelling, f"{shown(value)} is not allowed; it must be an object")
+    return (sent.child(key, inner) for key, inner in (value or {}).items())
+
+
+def _nested_json(sent: Sent, text: str) -> Value:
+    try:
+        return read_json(text)
+    except BadJson as error:
+        raise BadField(sent.spelling, f"is not valid JSON: {error}") from None
+    except DuplicateField as error:
+        error.rename(sent.name_of(str(error.param)))
+        raise
+
+
+def _validated(values: Mapping[str, object], given: Mapping[str, Sent]) -> VideoGenerationRequest:
+    try:
+        return VideoGenerationRequest.model_validate(values)
+    except ValidationError as error:
+        field = str(error.errors(include_url=False)[0]["loc"][0])
+        raise _refused(field, given[field], "is not allowed") from None
+
+
+def _names(given: Mapping[str, Sent], request: VideoGenerationRequest) -> Iterator[tuple[str, str]]:
+    for field, sent in given.items():
+        yield field, sent.spelling
+    for option in request.video_codec_options or {}:
+        yield f"{CODEC_OPTIONS}.{option}", given[CODEC_OPTIONS].name_of(option)

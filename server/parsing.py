@@ -1,0 +1,85 @@
+"""One meaning for both dialects: a JSON body or a multipart form becomes a `VideoGenerationRequest`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from urllib.parse import quote
+
+from anyio import to_thread
+from starlette.requests import Request
+
+from server.body import ACCEPTED, BodyType, body_type, read_body
+from server.errors import BadField, BadRequest
+from server.forms import read_form
+from server.jsontext import BadJson, read_json_object
+from server.meaning import understand
+from server.multipart import read_multipart
+from server.schemas import VideoGenerationRequest
+from server.settings import ServerSettings
+from server.values import Fields
+
+INLINE_BYTES = 2**20
+"""Larger bodies are read in a thread, so that the event loop goes on."""
+MAX_IGNORED_HEADER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """What a body means, and how its fields were called there."""
+
+    request: VideoGenerationRequest
+    ignored_fields: tuple[str, ...] = ()
+    """Unknown fields, where the operator lets them pass."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The client's name of each field that it gave."""
+
+    @property
+    def ignored_header(self) -> str:
+        """`ignored_fields` as the value of the header `X-Ignored-Fields`."""
+        return ", ".join(quote(name, errors="replace") for name in self.ignored_fields)[:MAX_IGNORED_HEADER]
+
+    @contextmanager
+    def as_sent(self) -> Iterator[None]:
+        """Within the block, a `BadField` leaves with the client's name of the field."""
+        try:
+            yield
+        except BadField as error:
+            error.rename(self.names.get(str(error.param), str(error.param)))
+            raise
+
+
+async def parse_request(request: Request, settings: ServerSettings) -> ParsedRequest:
+    """Read the body and give it its meaning.
+
+    Raises:
+        UnsupportedMediaType: neither JSON nor a multipart form.
+        BodyTooLarge: more than `max_body_bytes`, or a text part of more than `max_text_bytes`.
+        BadRequest, BadField: what cannot be read, and which field is wrong.
+    """
+    kind = body_type(request.headers)
+    body = await read_body(request, settings.max_body_bytes)
+    parse = partial(_parse, kind, body, settings)
+    return parse() if len(body) <= INLINE_BYTES else await to_thread.run_sync(parse)
+
+
+def _parse(kind: BodyType, body: bytes, settings: ServerSettings) -> ParsedRequest:
+    fields = _read_json(body) if kind.kind == "json" else _read_form(body, kind.boundary, settings)
+    meaning = understand(fields, refuse_unknown=settings.unknown_fields == "refuse")
+    return ParsedRequest(meaning.request, meaning.unknown, meaning.names)
+
+
+def _read_form(body: bytes, boundary: bytes, settings: ServerSettings) -> Fields:
+    return read_form(read_multipart(body, boundary, settings))
+
+
+def _read_json(body: bytes) -> Fields:
+    if not body:
+        raise BadRequest(f"the body is empty; {ACCEPTED}")
+    try:
+        return Fields(read_json_object(body))
+    except BadJson as error:
+        hint = "; this looks like a multipart form: name it in Content-Type" if body.startswith(b"--") else ""
+        raise BadRequest(f"the body is not valid JSON: {error}{hint}") from None

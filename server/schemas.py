@@ -1,0 +1,334 @@
+"""The wire: what a request may say and what answers look like. Types and bounds, no logic.
+
+The OpenAPI document and the README's table of fields are made from these descriptions.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+MAX_PROMPT = 32_000
+MAX_SEED = 2**63 - 1
+MAX_OUTPUTS = 4
+
+TOLERATED = frozenset({"user", "quality", "metadata", "characters", "preencode_mp4"})
+"""Accepted for the sake of clients that send them, without effect; never stored."""
+
+REFERENCES = frozenset({"input_reference", "last_image", "audio_reference", "video_reference"})
+TOP_LEVEL_ONLY = REFERENCES | {"prompt", "model", "response_format", "stream", "extra_params"}
+"""What `extra_params` cannot hold: the words, the files, and where the answer goes."""
+
+ResponseFormat = Literal["video_bytes", "video_path", "b64_json", "url"]
+VideoStatus = Literal["queued", "in_progress", "completed", "failed"]
+
+
+def rate_on_wire(rate: Fraction) -> int | float | str:
+    """A number if it says the rate exactly, or else "numerator/denominator"."""
+    number = float(rate)
+    if Fraction(repr(number)) != rate:
+        return f"{rate.numerator}/{rate.denominator}"
+    return int(number) if number.is_integer() else number
+
+
+_RATE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9]+/[0-9]+$"}]}
+
+Exact = Annotated[Fraction, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})]
+"""A number that was sent as such or as numeric text, every digit kept."""
+Rate = Annotated[Fraction, WithJsonSchema(_RATE_SCHEMA), PlainSerializer(rate_on_wire)]
+"""Frames per second, exact."""
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class ImageReference(Wire):
+    """A picture that is named rather than uploaded."""
+
+    image_url: str | None = Field(
+        None, repr=False, description="`data:` URI, or URL where the operator allows it"
+    )
+    file_id: str | None = Field(None, description="refused: this server keeps no uploaded files")
+
+
+Reference = bytes | ImageReference
+"""A file's bytes, or a name for them; a bare URL on the wire is an `ImageReference`."""
+
+
+class VideoGenerationRequest(Wire):
+    """What a client asks for, as JSON or as a multipart form. What it did not give is None.
+
+    null and an empty form field are "not given", with two exceptions: an empty `negative_prompt` is none,
+    and `video_codec_options: null` leaves the codec to its own defaults.
+    """
+
+    prompt: str = Field(
+        max_length=MAX_PROMPT,
+        repr=False,
+        description="what the video shows; not blank",
+        examples=["a red circle moves from left to right"],
+    )
+    model: str | None = Field(
+        None, description="id or alias of a served model; default: the first one", examples=["sora-2"]
+    )
+    size: str | None = Field(
+        None,
+        description="`WxH` in pixels, or `auto`; even sides, within the model's limit; "
+        "default: the model's own",
+        examples=["832x480"],
+    )
+    width: int | None = Field(
+        None, ge=2, multiple_of=2, description="width in pixels, together with `height`", examples=[832]
+    )
+    height: int | None = Field(
+        None, ge=2, multiple_of=2, description="height in pixels, together with `width`", examples=[480]
+    )
+    seconds: Exact | None = Field(
+        None, gt=0, description="length; the video has round(seconds × fps) frames", examples=["4"]
+    )
+    fps: Rate | None = Field(
+        None,
+        ge=1,
+        le=120,
+        validation_alias=AliasChoices("fps", "frame_rate"),
+        description='frames per second, kept exact: a number or `"24000/1001"`; default: the model\'s own',
+        examples=[24],
+    )
+    num_frames: int | None = Field(
+        None, ge=1, description="frames; beats `seconds`; default: the model's own", examples=[81]
+    )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_SEED,
+        description="the same seed gives the same video; default: drawn and reported",
+        examples=[0],
+    )
+    num_inference_steps: int | None = Field(
+        None, ge=1, le=200, description="denoising steps; default: the model's own", examples=[40]
+    )
+    guidance_scale: float | None = Field(
+        None,
+        ge=0,
+        le=20,
+        description="guidance, of the high-noise expert where there are two; ≤ 1 turns it off; "
+        "default: the model's own",
+        examples=[4.0],
+    )
+    guidance_scale_2: float | None = Field(
+        None,
+        ge=0,
+        le=20,
+        description="guidance of the low-noise expert, only on models with two; default: the model's own",
+        examples=[3.0],
+    )
+    boundary_ratio: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="timesteps from ratio × 1000 up go to the high-noise expert, only on models with two; "
+        "default: the model's own",
+        examples=[0.875],
+    )
+    flow_shift: float | None = Field(
+        None,
+        gt=0,
+        le=30,
+        description="shift of the noise schedule; default: the model's own",
+        examples=[12.0],
+    )
+    negative_prompt: str | None = Field(
+        None,
+        repr=False,
+        max_length=MAX_PROMPT,
+        description="what the video should not show; empty: nothing; default: the model's official text",
+        examples=["blurry, distorted"],
+    )
+    max_sequence_length: int | None = Field(
+        None, ge=1, le=512, description="prompt length in tokens; default: the model's own", examples=[512]
+    )
+    n: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_OUTPUTS,
+        validation_alias=AliasChoices("n", "num_outputs_per_prompt"),
+        description="how many videos to make of it; default: 1",
+        examples=[1],
+    )
+    input_reference: Reference | None = Field(
+        None,
+        repr=False,
+        validation_alias=AliasChoices("input_reference", "image_reference", "image"),
+        description="first frame of an image-to-video model: a file, `{image_url}` or a bare URL",
+    )
+    last_image: Reference | None = Field(
+        None, repr=False, description="last frame, where the model can; given like `input_reference`"
+    )
+    audio_reference: Reference | None = Field(
+        None,
+        repr=False,
+        validation_alias=AliasChoices("audio_reference", "audio"),
+        description="sound of a speech-to-video model",
+    )
+    video_reference: Reference | None = Field(None, repr=False, description="video of a video-to-video model")
+    output_format: str | None = Field(
+        None,
+        validation_alias=AliasChoices("output_format", "format"),
+        description="`mp4` (also `auto`), `webm`, `pt` (also `raw`) or `safetensors`; default: `auto`",
+        examples=["mp4"],
+    )
+    response_format: ResponseFormat | None = Field(
+        None,
+        description="`video_bytes` (also `file`), `video_path` (also `path`; where the operator allows it), "
+        "`b64_json` or `url`; default: `video_bytes`",
+        examples=["video_bytes"],
+    )
+    video_codec_options: dict[str, str] | None = Field(
+        None,
+        description="options of the video encoder: preset, crf, bitrate, profile, gop, threads, tune; "
+        "`{}` or null: the codec's own defaults; default: the service's",
+        examples=[{"preset": "veryfast", "crf": "18"}],
+    )
+    stream: bool | None = Field(
+        None, description="send a fragmented MP4 while it is being made (waiting routes); default: false"
+    )
+    extra_params: dict[str, Any] | None = Field(
+        None,
+        description="more of these fields by name, except the prompt, the model, references, "
+        "`response_format` and `stream`",
+        examples=[{"flow_shift": 5.0}],
+    )
+    latent_path: str | None = Field(
+        None,
+        description="file with the initial noise, relative to the operator's folder; off by default",
+        examples=["noise.safetensors"],
+    )
+    user: Any = Field(None, description="accepted, without effect")
+    quality: Any = Field(None, description="accepted, without effect")
+    metadata: Any = Field(None, description="accepted, without effect")
+    characters: list[Any] | None = Field(None, description="accepted while empty, without effect")
+    preencode_mp4: Any = Field(None, description="accepted, without effect: it is always so")
+
+
+class VideoError(Wire):
+    code: str
+    message: str
+
+
+class Video(Wire):
+    """A job and what it really uses, from the first answer on."""
+
+    id: str = Field(examples=["video_0123456789abcdef0123456789abcdef"])
+    object: Literal["video"] = "video"
+    created_at: int = Field(description="unix seconds")
+    completed_at: int | None = Field(None, description="unix seconds")
+    expires_at: int | None = Field(None, description="unix seconds; the file is gone then")
+    status: VideoStatus
+    progress: int = Field(ge=0, le=100, description="percent; 100 only when completed")
+    model: str
+    prompt: str
+    seconds: str = Field(examples=["4"])
+    size: str = Field(examples=["832x480"])
+    error: VideoError | None = None
+    remixed_from_video_id: str | None = None
+    num_frames: int
+    fps: Rate
+    seed: int
+    num_inference_steps: int
+    guidance_scale: float
+    guidance_scale_2: float | None = None
+    boundary_ratio: float | None = None
+    output_format: str
+    stage: str | None = Field(None, description="what the worker does now")
+    queue_position: int | None = Field(None, description="jobs before this one")
+    timings: dict[str, float] | None = Field(None, description="milliseconds, as in `Server-Timing`")
+
+
+class VideoList(Wire):
+    object: Literal["list"] = "list"
+    data: list[Video]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class VideoDeleted(Wire):
+    id: str
+    object: Literal["video.deleted"] = "video.deleted"
+    deleted: Literal[True] = True
+
+
+class VideoPathResult(Wire):
+    video_id: str
+    video_path: str
+
+
+class VideoBytesResult(Wire):
+    video_id: str
+    video_bytes: str = Field(description="base64")
+
+
+class VideoUrlResult(Wire):
+    video_id: str
+    url: str
+
+
+class ModelDefaultsBody(Wire):
+    """What a request that names only a prompt gets."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    width: int
+    height: int
+    num_frames: int
+    fps: Rate
+    num_inference_steps: int
+    guidance_scale: float
+    guidance_scale_2: float | None
+    boundary_ratio: float | None
+    flow_shift: float
+    negative_prompt: str
+    max_sequence_length: int
+
+
+class ModelLimitsBody(Wire):
+    model_config = ConfigDict(from_attributes=True)
+
+    max_pixels: int
+    max_num_frames: int
+
+
+class ModelCard(Wire):
+    """A served model; made from a `pipelines.base.ModelInfo` by `model_validate`."""
+
+    model_config = ConfigDict(from_attributes=True, extra="ignore")
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(0, description="unix seconds; 0 where it is not known")
+    owned_by: str = "reelserve"
+    aliases: tuple[str, ...]
+    task: Literal["t2v", "i2v", "ti2v"]
+    defaults: ModelDefaultsBody
+    limits: ModelLimitsBody
+
+
+class ModelList(Wire):
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+class ErrorDetail(Wire):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(Wire):
+    """Every answer that is not a result."""
+
+    error: ErrorDetail
