@@ -152,6 +152,12 @@ class Engine(Protocol):
     def ready(self) -> bool:
         """Whether at least one worker can take a task now."""
 
+    async def wait_idle(self) -> None:
+        """Return when a worker can begin a task at once."""
+
+    async def wait_ready(self) -> None:
+        """Return when a worker can take work, or when none ever will (`failure`)."""
+
     async def start(self) -> None:
         """Start the workers; returns at once, they become ready in their own time."""
 
@@ -165,4 +171,4 @@ class Engine(Protocol):
         """
 
     async def cancel(self, job_id: str) -> None:
-        """Ask a running task to stop; its last event is then `Failed` with the code `cancelled`."""
+        """Ask a task to stop, also one that no worker has begun; its last event says how it ended."""

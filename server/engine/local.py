@@ -25,6 +25,8 @@ class LocalEngine:
         self._keepers: list[asyncio.Task[None]] = []
         self._capabilities: Capabilities | None = None
         self._failure: str | None = None
+        self._pending: set[str] = set()
+        """Jobs that no worker has begun."""
 
     @property
     def capabilities(self) -> Capabilities | None:
@@ -56,14 +58,22 @@ class LocalEngine:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
 
+    async def wait_idle(self) -> None:
+        """See `Engine.wait_idle`."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: any(worker.idle for worker in self._workers))
+
     async def wait_ready(self) -> None:
-        """Return when a worker can take a task, or when none ever will (`failure`)."""
+        """See `Engine.wait_ready`."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.ready or self._failure is not None)
 
     async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
         """See `Engine.run`."""
-        worker = await self._idle()
+        worker = await self._idle(task.job_id)
+        if worker is None:
+            yield Failed(task.job_id, "cancelled", "the job was cancelled")
+            return
         events = worker.begin(task)
         event: JobEvent | None = None
         try:
@@ -77,13 +87,24 @@ class LocalEngine:
 
     async def cancel(self, job_id: str) -> None:
         """See `Engine.cancel`."""
+        self._pending.discard(job_id)
         for worker in self._workers:
             worker.cancel(job_id)
+        await self._notify()
 
-    async def _idle(self) -> LocalWorker:
-        async with self._changed:
-            await self._changed.wait_for(lambda: any(worker.idle for worker in self._workers))
+    async def _idle(self, job_id: str) -> LocalWorker | None:
+        """A worker for the job; None if it was cancelled before there was one."""
+        self._pending.add(job_id)
+        try:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: job_id not in self._pending or any(worker.idle for worker in self._workers)
+                )
+            if job_id not in self._pending:
+                return None
             return next(worker for worker in self._workers if worker.idle)
+        finally:
+            self._pending.discard(job_id)
 
     async def _keep(self, worker: LocalWorker) -> None:
         failures = 0

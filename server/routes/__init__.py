@@ -1,0 +1,1 @@
+"""The routes: each parses, calls and answers."""

@@ -1,0 +1,74 @@
+"""Jobs: make, list, look at, cancel, delete; and the routes that wait for the video."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from server.intake import submit
+from server.openapi import REQUEST_BODY
+from server.results import as_stream, completed, result
+from server.schemas import Video, VideoDeleted, VideoList
+from server.services import ServicesDep
+from server.video import to_video
+from server.waiting import patiently
+
+router = APIRouter(tags=["videos"])
+
+
+@router.post("/v1/videos", response_model=Video, openapi_extra=REQUEST_BODY)
+async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
+    """Queue a video; the answer says what will really be made."""
+    submitted = await submit(request, services, waits=False)
+    video = to_video(submitted.live.job, services.dispatcher)
+    status = services.settings.server.create_status
+    return JSONResponse(video.model_dump(mode="json"), status, submitted.headers)
+
+
+@router.post("/v1/videos/generations", openapi_extra=REQUEST_BODY)
+@router.post("/v1/videos/sync", openapi_extra=REQUEST_BODY)
+async def generate_video(request: Request, services: ServicesDep) -> Response:
+    """Make a video and answer with it; a client that goes away cancels it."""
+    submitted = await submit(request, services, waits=True)
+    if submitted.live.job.resolved.stream:
+        return await as_stream(submitted, request, services)
+    await patiently(submitted.live.ended.wait(), submitted.live, request, services)
+    job = completed(await services.store.get(submitted.live.job.id))
+    response = await result(job, request, services)
+    response.headers.update(submitted.headers)
+    return response
+
+
+@router.get("/v1/videos")
+async def list_videos(
+    services: ServicesDep,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Literal["asc", "desc"] = "desc",
+) -> VideoList:
+    """Jobs by time of creation."""
+    jobs, more = await services.store.page(after=after, limit=limit, order=order)
+    data = [to_video(job, services.dispatcher) for job in jobs]
+    first, last = (data[0].id, data[-1].id) if data else (None, None)
+    return VideoList(data=data, first_id=first, last_id=last, has_more=more)
+
+
+@router.get("/v1/videos/{video_id}")
+async def get_video(video_id: str, services: ServicesDep) -> Video:
+    """One job, as it is now."""
+    return to_video(await services.store.get(video_id), services.dispatcher)
+
+
+@router.post("/v1/videos/{video_id}/cancel")
+async def cancel_video(video_id: str, services: ServicesDep) -> Video:
+    """Stop a job; it is `failed` then, with the code `cancelled`."""
+    return to_video(await services.dispatcher.cancel(video_id), services.dispatcher)
+
+
+@router.delete("/v1/videos/{video_id}")
+async def delete_video(video_id: str, services: ServicesDep) -> VideoDeleted:
+    """Stop a job if it runs, and forget it; its files are gone when the answer comes."""
+    await services.dispatcher.delete(video_id)
+    return VideoDeleted(id=video_id)

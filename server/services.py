@@ -1,0 +1,69 @@
+"""What the routes work with: made at start-up, found through the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from server.artifacts import JobFolders
+from server.dispatcher import Dispatcher
+from server.engine.base import Capabilities, Engine
+from server.errors import NotReady
+from server.metrics import Metrics
+from server.settings import Settings
+from server.store import Store
+
+START_RETRY_S = 10
+"""What a client is told to wait while the models load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One server's parts."""
+
+    settings: Settings
+    engine: Engine
+    store: Store
+    artifacts: JobFolders
+    uploads: JobFolders
+    metrics: Metrics
+    dispatcher: Dispatcher
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the workers can do.
+
+        Raises:
+            NotReady: none has been ready so far, or none ever will.
+        """
+        if self.engine.failure is not None:
+            raise NotReady("no worker can be started; the server's log says why", START_RETRY_S)
+        if self.engine.capabilities is None:
+            raise NotReady("the models are being loaded", START_RETRY_S)
+        return self.engine.capabilities
+
+
+def make_services(settings: Settings, engine: Engine) -> Services:
+    """Build the parts; nothing is opened or started yet."""
+    store, metrics = Store(settings.store_url), Metrics()
+    artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
+    dispatcher = Dispatcher(
+        store=store,
+        engine=engine,
+        artifacts=artifacts,
+        uploads=uploads,
+        metrics=metrics,
+        max_jobs=settings.queue.max_jobs,
+        max_pending_bytes=settings.encoding.max_pending_bytes,
+    )
+    metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)
+    return Services(settings, engine, store, artifacts, uploads, metrics, dispatcher)
+
+
+def _from_request(request: Request) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+ServicesDep = Annotated[Services, Depends(_from_request)]

@@ -1,0 +1,174 @@
+"""What the commands do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from encoding.base import OutputSpec
+from encoding.formats import FORMATS
+from server.app import create_app
+from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
+from server.engine.local import LocalEngine
+from server.errors import ApiError
+from server.params import Resolved, resolve
+from server.parsing import parse_fields
+from server.progress import JobProgress
+from server.settings import Settings
+
+
+class StartError(RuntimeError):
+    """A command cannot do its work; the message says why."""
+
+
+async def serve(settings: Settings, _options: dict[str, Any]) -> int:
+    """Serve until SIGTERM or Ctrl-C. Says `ready: URL` on standard output once a worker can take work.
+
+    Raises:
+        StartError: the address cannot be bound, or no worker can be started.
+    """
+    engine = LocalEngine(settings.engine, settings.model_configs)
+    listener = _listen(settings.server.host, settings.server.port)
+    config = uvicorn.Config(
+        create_app(settings, engine),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=max(1, round(settings.server.shutdown_s)),
+    )
+    server = uvicorn.Server(config)
+    announcing = asyncio.create_task(_announce(engine, listener, server))
+    await server.serve(sockets=[listener])
+    announcing.cancel()
+    if engine.failure is not None:
+        raise StartError(engine.failure)
+    return 0
+
+
+async def generate(settings: Settings, options: dict[str, Any]) -> int:
+    """Make one video into a file, with progress on standard error.
+
+    Raises:
+        StartError: a wrong parameter, no worker, or a failed generation.
+    """
+    target: Path = options["output"]
+    async with _started(settings) as (engine, capabilities):
+        try:
+            resolved = resolve(parse_fields(_fields(options)), capabilities, settings)
+        except ApiError as error:
+            raise StartError(error.message) from None
+        await _make(engine, resolved, target)
+    _say(f"{target}: {resolved.params.num_frames} frames, seed {resolved.params.seed}")
+    return 0
+
+
+async def check(settings: Settings, _options: dict[str, Any]) -> int:
+    """Load everything once and say what would be served.
+
+    Raises:
+        StartError: something is missing; the message names it.
+    """
+    async with _started(settings) as (_, capabilities):
+        _say(f"device: {capabilities.device}")
+        _say(f"formats: {', '.join(capabilities.formats)}")
+        for info in capabilities.models:
+            names = ", ".join((info.id, *info.aliases))
+            size = f"{info.defaults.width}x{info.defaults.height}"
+            _say(f"model: {names}: {info.task}, {size}, {info.defaults.num_frames} frames")
+    return 0
+
+
+@asynccontextmanager
+async def _started(settings: Settings) -> AsyncIterator[tuple[LocalEngine, Capabilities]]:
+    """An engine for one command, with what it can do."""
+    engine = LocalEngine(settings.engine, settings.model_configs)
+    await engine.start()
+    try:
+        await engine.wait_ready()
+        if engine.capabilities is None:
+            raise StartError(engine.failure or "the worker ended")
+        yield engine, engine.capabilities
+    finally:
+        await engine.stop()
+
+
+async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
+    params = resolved.params
+    spec = OutputSpec(
+        path=target.absolute(),
+        format=resolved.format,
+        width=params.width,
+        height=params.height,
+        num_frames=params.num_frames,
+        fps=resolved.fps,
+        codec_options=resolved.codec_options,
+    )
+    progress = JobProgress()
+    async with aclosing(engine.run(EngineTask("generate", params, (spec,)))) as events:
+        async for event in events:
+            if isinstance(event, Progress):
+                progress.note(event.stage, event.step, event.steps)
+                _bar(progress)
+            if isinstance(event, Failed):
+                raise StartError(f"{event.code}: {event.message}")
+
+
+def _fields(options: dict[str, Any]) -> dict[str, str]:
+    """The command's request, by field name.
+
+    Raises:
+        StartError: a parameter that is no NAME=VALUE, or a file name that tells no format.
+    """
+    formats = {row.suffix: row.name for row in FORMATS.values()}
+    suffix = options["output"].suffix
+    if suffix not in formats:
+        raise StartError(f"output: {options['output']} must end in one of {', '.join(formats)}")
+    fields = {"prompt": options["prompt"], "output_format": formats[suffix]}
+    for param in options["param"]:
+        name, sign, value = param.partition("=")
+        if not sign or name in ("prompt", "output_format", "n"):
+            raise StartError(f"param: {param!r} must be NAME=VALUE with a request field other than {name}")
+        fields[name] = value
+    return fields
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise StartError(
+            f"server.host, server.port: cannot listen on {host}:{port}: {error.strerror}"
+        ) from None
+    return listener
+
+
+async def _announce(engine: Engine, listener: socket.socket, server: uvicorn.Server) -> None:
+    """One line on standard output, once; a worker that cannot be started ends the server."""
+    await engine.wait_ready()
+    if engine.failure is not None:
+        server.should_exit = True
+        return
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"ready: http://{shown}:{port}", flush=True)  # noqa: T201 - what the command is asked to say
+
+
+def _bar(progress: JobProgress) -> None:
+    if sys.stderr.isatty():
+        filled = "#" * (progress.percent // 4)
+        sys.stderr.write(f"\r[{filled:<25}] {progress.percent:3d} % {progress.stage or '':<8}")
+        sys.stderr.flush()
+
+
+def _say(text: str) -> None:
+    print(text)  # noqa: T201 - what the command is asked to say

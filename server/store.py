@@ -1,0 +1,183 @@
+"""Jobs in a database: SQLAlchemy's async core, SQLite by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Literal, cast
+
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    CursorResult,
+    Integer,
+    MetaData,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    delete,
+    event,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from server.echo import shown
+from server.errors import IllegalMove, NotFound
+from server.jobs import TRANSITIONS, Job, JobError, JobStatus, StoredFile
+from server.params import Resolved
+
+_METADATA = MetaData()
+_JOBS = Table(
+    "jobs",
+    _METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("created_us", BigInteger, nullable=False, index=True),
+    Column("status", String(16), nullable=False, index=True),
+    Column("resolved", Text, nullable=False),
+    Column("waits", Boolean, nullable=False),
+    Column("progress", Integer, nullable=False),
+    Column("started_us", BigInteger),
+    Column("completed_us", BigInteger),
+    Column("error", JSON(none_as_null=True)),
+    Column("files", JSON, nullable=False),
+    Column("timings", JSON, nullable=False),
+)
+_RESOLVED = TypeAdapter(Resolved)
+
+
+class Store:
+    """All jobs. Each method is one transaction."""
+
+    def __init__(self, url: str) -> None:
+        self._engine: AsyncEngine = create_async_engine(url)
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine.sync_engine, "connect", _configure_sqlite)
+
+    async def open(self) -> None:
+        """Create what the database lacks."""
+        async with self._engine.begin() as connection:
+            await connection.run_sync(_METADATA.create_all)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    async def add(self, job: Job) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(insert(_JOBS).values(_row(job)))
+
+    async def get(self, job_id: str) -> Job:
+        """The job as it is now.
+
+        Raises:
+            NotFound: there is none.
+        """
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
+        if row is None:
+            raise _unknown(job_id)
+        return _job(row)
+
+    async def page(
+        self, *, after: str | None = None, limit: int = 20, order: Literal["asc", "desc"] = "desc"
+    ) -> tuple[list[Job], bool]:
+        """Up to `limit` jobs by time of creation, following the job `after`, and whether more follow.
+
+        Raises:
+            NotFound: there is no job `after`.
+        """
+        key = tuple_(_JOBS.c.created_us, _JOBS.c.id)
+        query = select(_JOBS)
+        if after is not None:
+            last = await self.get(after)
+            place = (last.created_us, last.id)
+            query = query.where(key > place if order == "asc" else key < place)
+        columns = (_JOBS.c.created_us, _JOBS.c.id)
+        query = query.order_by(*(column.asc() if order == "asc" else column.desc() for column in columns))
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
+        return [_job(row) for row in rows[:limit]], len(rows) > limit
+
+    async def unfinished(self) -> list[Job]:
+        """Every queued and running job, in the order of creation."""
+        states = [status for status in JobStatus if not status.final]
+        query = select(_JOBS).where(_JOBS.c.status.in_(states)).order_by(_JOBS.c.created_us, _JOBS.c.id)
+        async with self._engine.connect() as connection:
+            return [_job(row) for row in (await connection.execute(query)).mappings()]
+
+    async def move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
+        """Change the status, and with it other fields of `Job`; return the job as it is then.
+
+        Raises:
+            NotFound: there is no such job.
+            IllegalMove: its status does not lead there.
+        """
+        sources = [source for source, targets in TRANSITIONS.items() if status in targets]
+        async with self._engine.begin() as connection:
+            # The status is part of the condition, so of two movers at once only one finds its row.
+            moved = update(_JOBS).where(_JOBS.c.id == job_id, _JOBS.c.status.in_(sources))
+            result = await connection.execute(moved.values(_columns({"status": status, **changes})))
+            row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
+        if row is None:
+            raise _unknown(job_id)
+        if cast(CursorResult[Any], result).rowcount == 0:
+            raise IllegalMove(f"video {job_id} is {row['status']} and cannot become {status}")
+        return _job(row)
+
+    async def delete(self, job_id: str) -> None:
+        """Forget a job.
+
+        Raises:
+            NotFound: there is none.
+        """
+        async with self._engine.begin() as connection:
+            result = await connection.execute(delete(_JOBS).where(_JOBS.c.id == job_id))
+        if cast(CursorResult[Any], result).rowcount == 0:
+            raise _unknown(job_id)
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(f"there is no video {shown(job_id)}", param="video_id", code="video_not_found")
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _row(job: Job) -> dict[str, Any]:
+    return _columns({name: getattr(job, name) for name in Job.__dataclass_fields__})
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    row = dict(values)
+    if "resolved" in row:
+        row["resolved"] = _RESOLVED.dump_json(row["resolved"]).decode()
+    if row.get("error") is not None:
+        row["error"] = asdict(row["error"])
+    if "files" in row:
+        row["files"] = [asdict(file) for file in row["files"]]
+    if "timings" in row:
+        row["timings"] = dict(row["timings"])
+    return row
+
+
+def _job(row: RowMapping) -> Job:
+    error, files = row["error"], row["files"]
+    return Job(
+        **{
+            **row,
+            "status": JobStatus(row["status"]),
+            "resolved": _RESOLVED.validate_json(row["resolved"]),
+            "error": None if error is None else JobError(**error),
+            "files": tuple(StoredFile(**file) for file in files),
+        }
+    )

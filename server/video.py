@@ -1,0 +1,52 @@
+"""A job in the client's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from server.dispatcher import Dispatcher
+from server.jobs import Job, JobStatus
+from server.schemas import Video, VideoError
+
+
+def to_video(job: Job, dispatcher: Dispatcher) -> Video:
+    """The job object, with how far it is if it is queued or running here."""
+    live = dispatcher.live(job.id)
+    params, resolved = job.resolved.params, job.resolved
+    running = live is not None and job.status is JobStatus.IN_PROGRESS
+    return Video(
+        id=job.id,
+        created_at=job.created_us // 1_000_000,
+        completed_at=job.completed_us // 1_000_000
+        if job.completed_us is not None and job.status is JobStatus.COMPLETED
+        else None,
+        status=job.status.value,
+        progress=live.progress.percent if live is not None and running else job.progress,
+        model=params.model,
+        prompt=params.prompt,
+        seconds=in_seconds(params.num_frames, resolved.fps),
+        size=f"{params.width}x{params.height}",
+        error=None if job.error is None else VideoError(code=job.error.code, message=job.error.message),
+        num_frames=params.num_frames,
+        fps=resolved.fps,
+        seed=params.seed,
+        num_inference_steps=params.num_inference_steps,
+        guidance_scale=params.guidance_scale,
+        guidance_scale_2=params.guidance_scale_2,
+        boundary_ratio=params.boundary_ratio,
+        output_format=resolved.format,
+        stage=live.progress.stage if live is not None and running else None,
+        queue_position=dispatcher.position(job.id) if job.status is JobStatus.QUEUED else None,
+        timings={name: round(value * 1000, 3) for name, value in job.timings.items()} or None,
+    )
+
+
+def in_seconds(num_frames: int, fps: Fraction) -> str:
+    """A length as OpenAI writes it: "4", or with up to six decimals where it is no whole number."""
+    return f"{float(num_frames / fps):.6f}".rstrip("0").rstrip(".")
+
+
+def server_timing(timings: Mapping[str, float]) -> str:
+    """The header `Server-Timing`, in milliseconds."""
+    return ", ".join(f"{name};dur={seconds * 1000:.1f}" for name, seconds in timings.items())
