@@ -26,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = options.pop("command")
     try:
         settings = load(options.pop("config"), _nested(options))
-        return asyncio.run(command(settings, options))
+        status: int = asyncio.run(command(settings, options))
+        return status
     except (SettingsError, serving.StartError) as error:
         print(f"reelserve: {error}", file=sys.stderr)  # noqa: T201 - a command's last word
         return 1

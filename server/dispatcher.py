@@ -105,9 +105,14 @@ class Dispatcher:
         for live in self._live.values():
             live.end()
 
-    @property
-    def has_room(self) -> bool:
-        return len(self._waiting) < self._max_jobs
+    def check_room(self) -> None:
+        """Nothing, while one more job may wait.
+
+        Raises:
+            QueueFull: too many wait.
+        """
+        if self.depth >= self._max_jobs:
+            raise QueueFull(f"{self.depth} jobs wait, and at most {self._max_jobs} may", QUEUE_RETRY_S)
 
     async def submit(self, job: Job) -> LiveJob:
         """Write the job down and queue it.
@@ -115,8 +120,7 @@ class Dispatcher:
         Raises:
             QueueFull: too many jobs wait.
         """
-        if not self.has_room:
-            raise QueueFull(f"{self.depth} jobs wait, and at most {self._max_jobs} may", QUEUE_RETRY_S)
+        self.check_room()
         live = self._live[job.id] = LiveJob(job)
         self._waiting.append(job.id)
         try:

@@ -18,10 +18,11 @@ from server.app import create_app
 from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
 from server.engine.local import LocalEngine
 from server.errors import ApiError
+from server.meaning import understand
 from server.params import Resolved, resolve
-from server.parsing import parse_fields
 from server.progress import JobProgress
 from server.settings import Settings
+from server.values import Fields, Value
 
 
 class StartError(RuntimeError):
@@ -60,7 +61,8 @@ async def generate(settings: Settings, options: dict[str, Any]) -> int:
     target: Path = options["output"]
     async with _started(settings) as (engine, capabilities):
         try:
-            resolved = resolve(parse_fields(_fields(options)), capabilities, settings)
+            request = understand(Fields(_fields(options)), refuse_unknown=True).request
+            resolved = resolve(request, capabilities, settings)
         except ApiError as error:
             raise StartError(error.message) from None
         await _make(engine, resolved, target)
@@ -101,7 +103,7 @@ async def _started(settings: Settings) -> AsyncIterator[tuple[LocalEngine, Capab
 async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
     params = resolved.params
     spec = OutputSpec(
-        path=target.absolute(),
+        path=target,
         format=resolved.format,
         width=params.width,
         height=params.height,
@@ -119,7 +121,7 @@ async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
                 raise StartError(f"{event.code}: {event.message}")
 
 
-def _fields(options: dict[str, Any]) -> dict[str, str]:
+def _fields(options: dict[str, Any]) -> dict[str, Value]:
     """The command's request, by field name.
 
     Raises:
@@ -129,7 +131,7 @@ def _fields(options: dict[str, Any]) -> dict[str, str]:
     suffix = options["output"].suffix
     if suffix not in formats:
         raise StartError(f"output: {options['output']} must end in one of {', '.join(formats)}")
-    fields = {"prompt": options["prompt"], "output_format": formats[suffix]}
+    fields: dict[str, Value] = {"prompt": options["prompt"], "output_format": formats[suffix]}
     for param in options["param"]:
         name, sign, value = param.partition("=")
         if not sign or name in ("prompt", "output_format", "n"):

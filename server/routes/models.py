@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from server.errors import ModelNotFound
 from server.echo import shown
+from server.errors import ModelNotFound
 from server.schemas import ModelCard, ModelList
 from server.services import ServicesDep
 

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from server.errors import IllegalMove, NotFound
+from server.jobs import TRANSITIONS, JobError, JobStatus, StoredFile
+from server.store import Store
+from tests.server.scripted import new_job
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    opened = Store(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def test_a_job_comes_back_as_it_was_put_in(store: Store) -> None:
+    """Every field, zeros and exact rates included."""
+    job = new_job(
+        image=Path("/uploads/picture.png"), guidance_scale_2=0.0, boundary_ratio=None, seed=2**63 - 1
+    )
+    await store.add(job)
+    back = await store.get(job.id)
+    assert back == job
+    assert back.resolved.fps == Fraction(2997, 125)
+    assert back.resolved.params.guidance_scale_2 == 0.0
+    assert back.resolved.params.boundary_ratio is None
+
+
+async def test_jobs_outlive_the_store(store: Store, tmp_path: Path) -> None:
+    """A second store on the same file finds what the first one wrote."""
+    job = new_job()
+    await store.add(job)
+    other = Store(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+    await other.open()
+    assert await other.get(job.id) == job
+    await other.close()
+
+
+@pytest.mark.parametrize(("source", "target"), list(itertools.product(JobStatus, JobStatus)))
+async def test_every_move_is_in_the_table_or_refused(
+    store: Store, source: JobStatus, target: JobStatus
+) -> None:
+    """Legal moves happen; illegal ones say where the job is, and change nothing."""
+    job = new_job()
+    await store.add(job)
+    if source is not JobStatus.QUEUED:
+        await store.move(job.id, JobStatus.IN_PROGRESS)
+    if source.final:
+        await store.move(job.id, source)
+    if target in TRANSITIONS[source]:
+        assert (await store.move(job.id, target)).status is target
+    else:
+        with pytest.raises(IllegalMove, match=f"is {source}"):
+            await store.move(job.id, target)
+        assert (await store.get(job.id)).status is source
+
+
+async def test_a_move_carries_other_fields(store: Store) -> None:
+    """Files, timings and errors are written with the status, in one transaction."""
+    done, failed = new_job(), new_job()
+    for job in (done, failed):
+        await store.add(job)
+        await store.move(job.id, JobStatus.IN_PROGRESS, started_us=5)
+    files = (StoredFile("video.mp4", 10), StoredFile("video-1.mp4", 20))
+    await store.move(done.id, JobStatus.COMPLETED, files=files, timings={"denoise": 1.5}, completed_us=9)
+    await store.move(failed.id, JobStatus.FAILED, error=JobError("out_of_memory", "too large"))
+    back = await store.get(done.id)
+    assert (back.files, dict(back.timings), back.started_us, back.completed_us) == (
+        files,
+        {"denoise": 1.5},
+        5,
+        9,
+    )
+    assert back.error is None
+    assert (await store.get(failed.id)).error == JobError("out_of_memory", "too large")
+
+
+async def test_of_many_movers_one_wins(store: Store) -> None:
+    """Twenty at once from queued to in_progress: one move, nineteen refusals."""
+    job = new_job()
+    await store.add(job)
+    moves = [store.move(job.id, JobStatus.IN_PROGRESS) for _ in range(20)]
+    results = await asyncio.gather(*moves, return_exceptions=True)
+    assert sum(isinstance(result, IllegalMove) for result in results) == 19
+
+
+async def test_what_is_unknown_is_not_found(store: Store) -> None:
+    """Reading, moving, deleting and listing after a job that is not there."""
+    calls = (
+        store.get("video_x"),
+        store.move("video_x", JobStatus.FAILED),
+        store.delete("video_x"),
+        store.page(after="video_x"),
+    )
+    for call in calls:
+        with pytest.raises(NotFound, match="video_x"):
+            await call
+
+
+async def test_pages_follow_the_time_of_creation(store: Store) -> None:
+    """Both orders, jobs of one microsecond included, without a gap or a repeat."""
+    jobs = [new_job(created_us=time) for time in (1, 2, 2, 2, 3)]
+    for job in jobs:
+        await store.add(job)
+    expected = [job.id for job in sorted(jobs, key=lambda job: (job.created_us, job.id))]
+    for order, wanted in (("asc", expected), ("desc", expected[::-1])):
+        seen: list[str] = []
+        more = True
+        while more:
+            after = seen[-1] if seen else None
+            page, more = await store.page(after=after, limit=2, order=order)  # type: ignore[arg-type]
+            seen += [job.id for job in page]
+        assert seen == wanted
+
+
+async def test_unfinished_jobs_in_order(store: Store) -> None:
+    """Queued and running ones, oldest first."""
+    late, early, done = new_job(created_us=9), new_job(created_us=2), new_job(created_us=1)
+    for job in (late, early, done):
+        await store.add(job)
+    await store.move(early.id, JobStatus.IN_PROGRESS)
+    await store.move(done.id, JobStatus.FAILED)
+    assert [job.id for job in await store.unfinished()] == [early.id, late.id]
