@@ -1,6 +1,7 @@
 """What can go wrong between frames and a file. Errors of av are translated here and nowhere else.
 
 EncodingError
+├── InvalidSpec        a size, count, rate or format that cannot be made; carries the field's name
 ├── InvalidOption      a codec option outside the allow-list; carries the option's name
 ├── EncoderMissing     this build of FFmpeg lacks the encoder
 ├── BadFrames          frames of the wrong shape or count, or not finite
@@ -8,9 +9,22 @@ EncodingError
 └── SinkClosed         written to after close or abort
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class EncodingError(Exception):
     """Base of every error that encoding raises on purpose."""
+
+
+class InvalidSpec(EncodingError):
+    """An output that the format cannot hold; `field` is the name in `OutputSpec`."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class InvalidOption(EncodingError):
@@ -35,3 +49,26 @@ class StorageFailed(EncodingError):
 
 class SinkClosed(EncodingError):
     """The sink was already closed or aborted."""
+
+
+# By name, along the MRO: importing av's classes would bring av into processes that only catch ours.
+_TRANSLATIONS: Mapping[str, type[EncodingError]] = MappingProxyType(
+    {
+        "UnknownCodecError": EncoderMissing,
+        "EncoderNotFoundError": EncoderMissing,
+        "OSError": StorageFailed,
+    }
+)
+
+
+def translate(error: BaseException, doing: str) -> EncodingError:
+    """The error of ours for one of av or the system, raised while `doing` (such as "writing a.mp4").
+
+    One of ours is returned as it is; the caller chains the cause.
+    """
+    if isinstance(error, EncodingError):
+        return error
+    for kind in type(error).__mro__:
+        if (ours := _TRANSLATIONS.get(kind.__name__)) is not None:
+            return ours(f"{doing}: {error}")
+    return EncodingError(f"{doing}: {type(error).__name__}: {error}")

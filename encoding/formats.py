@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import cast
 
 from encoding.base import OutputSpec, Sink
+from encoding.errors import InvalidSpec
 
 Live = Callable[[bytes], None]
 """Takes the bytes of a fragmented stream as they are made, on the encoder's thread."""
@@ -29,20 +30,16 @@ class Format:
     """Whether it can be sent while it is being made."""
 
 
+_BYTES = "application/octet-stream"
+
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         row.name: row
         for row in (
             Format("mp4", ".mp4", "video/mp4", "libx264", "encoding.mp4:open_mp4", streamable=True),
             Format("webm", ".webm", "video/webm", "libvpx-vp9", "encoding.mp4:open_webm"),
-            Format("pt", ".pt", "application/octet-stream", None, "encoding.tensor:open_pt"),
-            Format(
-                "safetensors",
-                ".safetensors",
-                "application/octet-stream",
-                None,
-                "encoding.tensor:open_safetensors",
-            ),
+            Format("pt", ".pt", _BYTES, None, "encoding.tensor:open_pt"),
+            Format("safetensors", ".safetensors", _BYTES, None, "encoding.tensor:open_safetensors"),
         )
     }
 )
@@ -55,8 +52,17 @@ def open_sink(spec: OutputSpec, live: Live | None = None) -> Sink:
     """Open the sink for `spec.format`. With `live`, a fragmented copy is passed on as it is made.
 
     Raises:
+        InvalidSpec: an unknown format, or `live` for one that cannot be streamed.
         EncodingError: what the format or its encoder refuses, before any frame is taken.
     """
-    module, function = FORMATS[spec.format].sink.split(":")
+    if (row := FORMATS.get(spec.format)) is None:
+        raise InvalidSpec("format", f"format: {spec.format} is unknown, known are {', '.join(FORMATS)}")
+    if live is not None and not row.streamable:
+        raise InvalidSpec("format", f"format: {spec.format} cannot be streamed, {_streamable()} can")
+    module, function = row.sink.split(":")
     opener = cast(Callable[[OutputSpec, Live | None], Sink], getattr(import_module(module), function))
     return opener(spec, live)
+
+
+def _streamable() -> str:
+    return ", ".join(row.name for row in FORMATS.values() if row.streamable)

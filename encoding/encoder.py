@@ -1,0 +1,74 @@
+"""A video encoder set up from an output's specification."""
+
+from __future__ import annotations
+
+import av
+from av.codec.context import ThreadType
+from av.video.codeccontext import VideoCodecContext
+
+from encoding.base import OutputSpec
+from encoding.errors import EncodingError, InvalidOption, InvalidSpec, translate
+from encoding.options import CODECS
+
+_BT709 = 1
+"""The same number for matrix, primaries and transfer (H.273)."""
+_LIMITED = 1
+_MAX_SIDE = 16_384
+_MAX_TERM = 2**31 - 1
+"""FFmpeg's rationals are of 32-bit integers."""
+
+
+def find_encoder(name: str) -> av.Codec:
+    """FFmpeg's encoder `name`.
+
+    Raises:
+        EncoderMissing: this build lacks it.
+    """
+    try:
+        return av.Codec(name, "w")
+    except ValueError as error:
+        raise translate(error, f"encoder {name}") from error
+
+
+def check_video(spec: OutputSpec) -> None:
+    """Raise InvalidSpec for what 4:2:0 video of any codec cannot hold."""
+    for field, side in (("width", spec.width), ("height", spec.height)):
+        if not 2 <= side <= _MAX_SIDE or side % 2:
+            raise InvalidSpec(
+                field, f"{field}: {side} given, an even number from 2 to {_MAX_SIDE} is allowed"
+            )
+    if spec.num_frames < 1:
+        raise InvalidSpec("num_frames", f"num_frames: {spec.num_frames} given, 1 or more is allowed")
+    if spec.fps <= 0 or max(spec.fps.numerator, spec.fps.denominator) > _MAX_TERM:
+        raise InvalidSpec("fps", f"fps: {spec.fps} given, a positive fraction of 32-bit integers is allowed")
+
+
+def open_encoder(context: VideoCodecContext, spec: OutputSpec) -> None:
+    """Set size, rate, colour and options of a new encoder, and open it.
+
+    Raises:
+        InvalidOption: an option that it does not know.
+        EncodingError: what it refuses.
+    """
+    _configure(context, spec)
+    try:
+        context.open()
+    except av.FFmpegError as error:
+        raise EncodingError(f"{context.name} refuses {_asked(spec)}: {error}") from error
+    for option, value in context.options.items():  # what opening left over
+        raise InvalidOption(option, f"{option}: {context.name} has no such option (value {value!r})")
+
+
+def _configure(context: VideoCodecContext, spec: OutputSpec) -> None:
+    context.width, context.height, context.pix_fmt = spec.width, spec.height, "yuv420p"
+    context.framerate, context.time_base = spec.fps, 1 / spec.fps
+    context.color_range = _LIMITED
+    context.color_primaries = context.color_trc = context.colorspace = _BT709
+    # Slices, not frames, side by side: frames in flight would hold up an abort, and delay a live stream.
+    context.thread_type = ThreadType.SLICE
+    context.options = {**CODECS[context.name].always, **spec.codec_options}
+
+
+def _asked(spec: OutputSpec) -> str:
+    options = ", ".join(f"{name}={value}" for name, value in spec.codec_options.items())
+    return f"{spec.width}x{spec.height} at {spec.fps} frames per second with {options or 'no options'}"

@@ -1,0 +1,53 @@
+"""A file that appears under its name only when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import BinaryIO
+
+from encoding.errors import translate
+
+
+class PartFile:
+    """`file` is open for reading and writing beside `path`, which `commit` gives it.
+
+    Its own name is `.<name>.<random>.part`: one that a killed process left is never taken for another's.
+
+    Raises:
+        StorageFailed: the folder is missing, read-only or full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            self.file: BinaryIO = self.temporary.open("w+b")
+        except OSError as error:
+            raise translate(error, f"creating {path.name}") from error
+
+    def sync(self) -> None:
+        """Put what was written on the disk."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def commit(self) -> None:
+        """Give the file its name, in place of any that had it, in a way that survives a power cut."""
+        self.temporary.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        """Remove the file; its open descriptor stays usable. Idempotent."""
+        with contextlib.suppress(OSError):
+            self.temporary.unlink()
+
+    def close(self) -> None:
+        """Close the descriptor, whatever the disk says to the bytes that were still buffered. Idempotent."""
+        with contextlib.suppress(OSError):
+            self.file.close()

@@ -1,0 +1,308 @@
+"""A chunked session: the thread, the queue and the rules that every file sink shares."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol, Self
+
+import torch
+
+from encoding.base import Artifact, ChunkRecord, OutputSpec
+from encoding.bounded import BoundedQueue, QueueClosed
+from encoding.errors import BadFrames, EncodingError, SinkClosed, translate
+from encoding.frames import Packing
+from encoding.part import PartFile
+from encoding.transfer import Arrival, Stopped, Transfer, open_transfer
+
+_ABORT_SECONDS = 0.08
+"""How long `abort` waits for the thread: it stops between two frames, which take less at sane settings."""
+
+
+class Writer(Protocol):
+    """What a session feeds: one file format. Called on the session's thread, once it is made."""
+
+    packing: Packing
+
+    def add(self, frame: torch.Tensor) -> None:
+        """Take one frame, uint8 (frame_bytes,) in host memory, valid only during the call."""
+
+    def end_chunk(self) -> None:
+        """The last frame of a chunk was added."""
+
+    def drain(self) -> Iterator[None]:
+        """After the last frame: write what is held back, in short steps."""
+
+    def close(self) -> None:
+        """Complete the file's contents."""
+
+    def check(self, path: Path) -> None:
+        """Open the file at `path` again and count its frames.
+
+        Raises:
+            EncodingError: it is not what was to be written.
+        """
+
+    def abandon(self) -> None:
+        """Let go of everything held, complete or not. The file is closed already. Idempotent."""
+
+
+class _State(Enum):
+    OPEN = "open"
+    ENDING = "finished"
+    DONE = "closed"
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    arrival: Arrival
+    size: int
+    written: float
+
+
+class Session:
+    """A `Sink` that encodes on a thread of its own and renames the file into place when it is whole.
+
+    At most `spec.max_pending_bytes` of packed frames are held; a longer chunk is split, and a single frame
+    that is larger passes alone. `abort` returns within 100 ms; a thread that is then still inside one call of
+    the encoder ends with that call, with nothing left on disk.
+    """
+
+    def __init__(self, spec: OutputSpec, writer: Writer, part: PartFile) -> None:
+        self.result: Future[Artifact] = Future()
+        self._spec = spec
+        self._packing = writer.packing
+        self._queue: BoundedQueue[_Chunk] = BoundedQueue(spec.max_pending_bytes)
+        self._transfers: dict[torch.device, Transfer] = {}
+        self._records: list[ChunkRecord] = []
+        self._written = 0
+        self._blocked = 0.0
+        self._finished_at = 0.0
+        self._state = _State.OPEN
+        self._error: EncodingError | None = None
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, args=(writer, part), name=f"encode {spec.path.name}", daemon=True
+        )
+        self._part = part
+        self._thread.start()
+
+    @property
+    def pending_bytes(self) -> int:
+        """Packed frames on their way to the encoder."""
+        return self._queue.held
+
+    # The producer's side.
+
+    def write(self, frames: torch.Tensor) -> None:
+        written = time.monotonic()
+        self._check_open()
+        self._check_frames(frames)
+        for first in range(0, frames.shape[1], self._frames_at_once):
+            piece = frames[:, first : first + self._frames_at_once]
+            self._send(piece, written)
+            self._written += piece.shape[1]
+
+    def finish(self) -> Future[Artifact]:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._state is _State.OPEN:
+                self._state = _State.ENDING
+                self._finished_at = time.monotonic()
+                self._queue.end()
+        return self.result
+
+    def close(self) -> Artifact:
+        try:
+            return self.finish().result()
+        except CancelledError:
+            raise SinkClosed(f"{self._spec.path.name}: closed after it was aborted") from None
+        finally:
+            self._thread.join(_ABORT_SECONDS)
+
+    def abort(self) -> None:
+        with self._lock:
+            if self._state in (_State.DONE, _State.FAILED):
+                return
+            self._state = _State.ABORTED
+            self._part.discard()
+        self._stop.set()
+        self._queue.close()
+        if self.result.cancel():
+            self.result.set_running_or_notify_cancel()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_ABORT_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.abort()
+
+    @property
+    def _frames_at_once(self) -> int:
+        frame = self._packing.frame_bytes(self._spec.width, self._spec.height)
+        return max(1, (self._spec.max_pending_bytes - 1) // frame)
+
+    def _check_open(self) -> None:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._state is not _State.OPEN:
+                raise SinkClosed(f"{self._spec.path.name}: written to after it was {self._state.value}")
+
+    def _check_frames(self, frames: torch.Tensor) -> None:
+        spec, shape = self._spec, tuple(frames.shape)
+        if not frames.is_floating_point():
+            raise BadFrames(f"frames: dtype {frames.dtype}, a floating-point one expected")
+        if len(shape) != 4 or (shape[0], *shape[2:]) != (3, spec.height, spec.width) or shape[1] < 1:
+            raise BadFrames(f"frames: shape {shape}, (3, T ≥ 1, {spec.height}, {spec.width}) expected")
+        if self._written + shape[1] > spec.num_frames:
+            raise BadFrames(f"frames: {self._written + shape[1]} written, num_frames is {spec.num_frames}")
+
+    def _send(self, frames: torch.Tensor, written: float) -> None:
+        size = self._packing.packed_bytes(frames.shape[1], self._spec.width, self._spec.height)
+        try:
+            self._blocked += self._queue.reserve(size)
+            arrival = self._transfer_from(frames.device).send(frames)
+            self._queue.put(_Chunk(arrival, size, written))
+        except QueueClosed:
+            self._check_open()
+            raise
+
+    def _transfer_from(self, device: torch.device) -> Transfer:
+        if (transfer := self._transfers.get(device)) is None:
+            transfer = open_transfer(self._packing, device, self._spec.max_pending_bytes)
+            self._transfers[device] = transfer
+        return transfer
+
+    # The thread's side.
+
+    def _run(self, writer: Writer, part: PartFile) -> None:
+        artifact, failure = None, None
+        try:
+            artifact = self._make(writer, part)
+        except (Stopped, QueueClosed):
+            pass  # aborted: whoever did it has told everyone
+        except BaseException as error:  # noqa: BLE001 whatever ends the thread must reach whoever waits for the file
+            failure = self._fail(error)
+        finally:
+            part.close()
+            writer.abandon()
+            self._settle(artifact, failure)
+
+    def _settle(self, artifact: Artifact | None, failure: EncodingError | None) -> None:
+        if artifact is None:
+            self._part.discard()
+        with contextlib.suppress(InvalidStateError):  # cancelled by whoever held the future
+            if artifact is not None:
+                self.result.set_result(artifact)
+            elif failure is not None:
+                self.result.set_exception(failure)
+
+    def _make(self, writer: Writer, part: PartFile) -> Artifact:
+        for chunk in self._queue:
+            self._encode(chunk, writer)
+        self._check_count()
+        for _ in writer.drain():
+            self._check_running()
+        writer.close()
+        part.sync()
+        self._check_running()
+        writer.check(part.temporary)
+        return self._commit(part)
+
+    def _encode(self, chunk: _Chunk, writer: Writer) -> None:
+        host = chunk.arrival.wait(self._stop)
+        copied = time.monotonic()
+        for frame in host:
+            self._check_running()
+            writer.add(frame)
+        writer.end_chunk()
+        chunk.arrival.release()
+        self._queue.release(chunk.size)
+        encoded = time.monotonic()
+        self._records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
+
+    def _check_running(self) -> None:
+        if self._stop.is_set() or self.result.cancelled():
+            raise Stopped
+
+    def _check_count(self) -> None:
+        if self._written != self._spec.num_frames:
+            raise BadFrames(f"frames: {self._written} written, num_frames is {self._spec.num_frames}")
+
+    def _commit(self, part: PartFile) -> Artifact:
+        spec = self._spec
+        size = part.temporary.stat().st_size
+        with self._lock:
+            self._check_running()
+            part.commit()
+            self._state = _State.DONE
+        return Artifact(
+            path=spec.path,
+            format=spec.format,
+            size_bytes=size,
+            width=spec.width,
+            height=spec.height,
+            num_frames=spec.num_frames,
+            fps=spec.fps,
+            records=tuple(self._records),
+            blocked_seconds=self._blocked,
+            tail_seconds=time.monotonic() - self._finished_at,
+        )
+
+    def _fail(self, error: BaseException) -> EncodingError | None:
+        """Make `error` what every later call raises; None if the sink was aborted before it."""
+        ours = translate(error, f"writing {self._spec.path.name}")
+        if ours is not error:
+            ours.__cause__ = error
+        _let_go(ours)
+        with self._lock:
+            if self._state is _State.ABORTED:
+                return None
+            self._state, self._error = _State.FAILED, ours
+        self._queue.close()
+        return ours
+
+
+def start(spec: OutputSpec, make: Callable[[BinaryIO], Writer]) -> Session:
+    """Open the part file, `make` a writer into it, and a session upon both; all of it or nothing.
+
+    Raises:
+        EncodingError: what the folder or the writer refuses.
+    """
+    part = PartFile(spec.path)
+    try:
+        return Session(spec, make(part.file), part)
+    except BaseException as error:
+        part.close()
+        part.discard()
+        _let_go(error)
+        if isinstance(error, EncodingError) or not isinstance(error, Exception):
+            raise
+        raise translate(error, f"opening {spec.path.name}") from error
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Clear the locals that an error's tracebacks hold: they would keep the encoder and its threads."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,130 @@
+"""Packed frames on their way to the host: copied beside the producer's work, and waited for elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from encoding.errors import BadFrames
+from encoding.frames import Packing, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_POLL_SECONDS = 0.0005
+"""How often a copy that is under way is looked at: the wait must end when its sink is aborted."""
+
+
+class Stopped(Exception):
+    """The wait was given up because its sink was aborted."""
+
+
+class Transfer(Protocol):
+    """Takes chunks (3, T, H, W) of one device to the host, in order."""
+
+    def send(self, frames: torch.Tensor) -> Arrival:
+        """Start; `frames` may be overwritten by later work on the same stream as soon as this returns."""
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A chunk of `frames` frames that is, or soon will be, in host memory."""
+
+    frames: int
+    host: torch.Tensor
+    """uint8, as `frames.pack` lays it out."""
+    event: torch.cuda.Event | None = None
+    """Fires when the copy is done; None when there was none to wait for."""
+    source: torch.Tensor | None = None
+    """What is being copied: must live until the event has fired."""
+    give_back: Callable[[torch.Tensor], None] | None = None
+
+    def wait(self, stop: threading.Event) -> torch.Tensor:
+        """The packed frames, uint8 (T, frame_bytes), valid until `release`.
+
+        Raises:
+            BadFrames: a value was NaN or infinite.
+            Stopped: `stop` was set first.
+        """
+        while self.event is not None and not self.event.query():  # type: ignore[no-untyped-call]  # torch's
+            if stop.wait(_POLL_SECONDS):
+                raise Stopped
+        self.source = None
+        if not int(self.host[-1]):
+            raise BadFrames("frames: NaN or infinity found, finite values in [-1, 1] expected")
+        return self.host[:-1].view(self.frames, -1)
+
+    def release(self) -> None:
+        """Give the host memory back; not before the copy is done."""
+        if self.give_back is not None:
+            self.give_back(self.host)
+
+
+class HostTransfer:
+    """Frames that the host can read already, or whose device has no asynchronous copies."""
+
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+
+    def send(self, frames: torch.Tensor) -> Arrival:
+        with torch.inference_mode():
+            return Arrival(frames.shape[1], pack(frames, self._packing).cpu())
+
+
+class CudaTransfer:
+    """Converts on the producer's stream, copies on its own into at most `limit` page-locked bytes."""
+
+    def __init__(self, packing: Packing, device: torch.device, limit: int) -> None:
+        self._packing = packing
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+        self._pool = PinnedPool(limit)
+
+    def send(self, frames: torch.Tensor) -> Arrival:
+        with torch.inference_mode(), torch.cuda.device(frames.device):
+            packed = pack(frames, self._packing)
+            host = self._pool.take(packed.numel())
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                host.copy_(packed, non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+            event.record(self._stream)
+            # An aborted sink drops the chunk while it is copied: the allocator must know of this stream.
+            packed.record_stream(self._stream)
+        return Arrival(frames.shape[1], host, event, packed, self._pool.give)
+
+
+class PinnedPool:
+    """Page-locked buffers, at most `limit` bytes of them unless a single one is larger.
+
+    The chunks of a video are of one size but for the first and the last, so buffers are reused by their
+    exact size, and idle ones of other sizes go when room is needed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._idle: list[torch.Tensor] = []
+        self._total = 0
+
+    def take(self, size: int) -> torch.Tensor:
+        """A uint8 buffer of `size` bytes with any content."""
+        with self._lock:
+            for index, buffer in enumerate(self._idle):
+                if buffer.numel() == size:
+                    return self._idle.pop(index)
+            while self._idle and self._total + size > self._limit:
+                self._total -= self._idle.pop().numel()
+            self._total += size
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def give(self, buffer: torch.Tensor) -> None:
+        with self._lock:
+            self._idle.append(buffer)
+
+
+def open_transfer(packing: Packing, device: torch.device, limit: int) -> Transfer:
+    """The way to the host from `device`, holding at most `limit` bytes of page-locked memory."""
+    return CudaTransfer(packing, device, limit) if device.type == "cuda" else HostTransfer(packing)
