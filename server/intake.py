@@ -14,7 +14,6 @@ from server.errors import BadField
 from server.jobs import Job, new_job_id
 from server.params import Resolved, resolve
 from server.parsing import parse_request
-from server.references import store_image
 from server.schemas import Reference, VideoGenerationRequest
 from server.services import Services
 
@@ -67,5 +66,5 @@ async def _store(job_id: str, field: str, reference: Reference | None, services:
     if reference is None:
         return None
     folder = await asyncio.to_thread(services.uploads.create, job_id)
-    await store_image(reference, field, folder / f"{field}.png", services.settings.images)
+    await services.references.store_image(reference, field, folder / f"{field}.png")
     return folder / f"{field}.png"

@@ -12,6 +12,7 @@ from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine
 from server.errors import NotReady
 from server.metrics import Metrics
+from server.references import References
 from server.settings import Settings
 from server.store import Store
 
@@ -28,6 +29,7 @@ class Services:
     store: Store
     artifacts: JobFolders
     uploads: JobFolders
+    references: References
     metrics: Metrics
     dispatcher: Dispatcher
 
@@ -59,7 +61,16 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         max_pending_bytes=settings.encoding.max_pending_bytes,
     )
     metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)
-    return Services(settings, engine, store, artifacts, uploads, metrics, dispatcher)
+    return Services(
+        settings=settings,
+        engine=engine,
+        store=store,
+        artifacts=artifacts,
+        uploads=uploads,
+        references=References(settings.images),
+        metrics=metrics,
+        dispatcher=dispatcher,
+    )
 
 
 def _from_request(request: Request) -> Services:

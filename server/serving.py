@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,33 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
         access_log=False,
         timeout_graceful_shutdown=max(1, round(settings.server.shutdown_s)),
     )
-    server = uvicorn.Server(config)
+    server = HttpServer(config)
     announcing = asyncio.create_task(_announce(engine, listener, server))
     await server.serve(sockets=[listener])
     announcing.cancel()
     if engine.failure is not None:
         raise StartError(engine.failure)
     return 0
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn's server, for which a signal is a normal end: it would raise it again after a clean stop."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on the first signal, at once on the second."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 async def generate(settings: Settings, options: dict[str, Any]) -> int:

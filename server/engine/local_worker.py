@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 import threading
@@ -86,9 +87,10 @@ class LocalWorker:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=sys.stderr,  # standard output is the server's own: one line when it is ready
                 pass_fds=(theirs.fileno(),),
+                env=os.environ | {"TQDM_DISABLE": "1"},  # progress bars have no place in a log
             )
         self._socket = ours
-        self._connection = Connection(ours.fileno())
+        self._connection = Connection(os.dup(ours.fileno()))  # it closes its own
         self._send(self._setup)
         return process
 
@@ -105,6 +107,7 @@ class LocalWorker:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                     loop.call_soon_threadsafe(events.put_nowait, event)
                 if event is None:
+                    connection.close()
                     return
 
         threading.Thread(target=pump, name="worker-events", daemon=True).start()

@@ -218,7 +218,7 @@ async def test_two_deletes_at_once(bench: Bench) -> None:
 
 
 async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:
-    """The running job and the queued one run again, in order; the waiting client's fails; nothing is stuck."""
+    """Running and queued jobs run again, in order; one whose client waited fails; nothing is stuck."""
     first = Bench(tmp_path, ScriptedEngine())
     await first.store.open()
     await first.dispatcher.start()

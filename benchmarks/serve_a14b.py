@@ -1,0 +1,94 @@
+"""Wan2.2-T2V-A14B through the HTTP server on one GPU, with random weights: time and memory of a request.
+
+    python -m benchmarks.serve_a14b [--steps 2] [--frames 81] [--repeat 3]
+
+Starts `reelserve serve` on a copy of configs/wan2.2-t2v-a14b.yaml with `load_format: dummy`, posts the same
+request several times to /v1/videos/sync, and prints the server's own timings and the device memory in use.
+Frames of random weights are noise, the worst case of the encoder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+import httpx
+import yaml
+
+from benchmarks.architectures import write_t2v_a14b
+
+CONFIG = Path("configs/wan2.2-t2v-a14b.yaml")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--frames", type=int, default=81)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--size", default="832x480")
+    parser.add_argument("--output", type=Path, default=Path("a14b.mp4"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.monotonic()
+        server, url = start(Path(folder))
+        print(f"models built and ready after {time.monotonic() - started:.1f} s; {memory_mib()} MiB in use")
+        try:
+            for _ in range(options.repeat):
+                report(url, options)
+        finally:
+            server.terminate()
+            print(f"server ended with status {server.wait(60)}")
+
+
+def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """The server's process and address, once it is ready."""
+    config = yaml.safe_load(CONFIG.read_text())
+    architecture = folder / "architecture"
+    architecture.mkdir()
+    config["models"][0] |= {"path": str(write_t2v_a14b(architecture)), "load_format": "dummy"}
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "server.cli", "serve", "--config", str(path), "--port", "0"]
+    server = subprocess.Popen(
+        [*command, "--data-dir", str(folder / "data")], stdout=subprocess.PIPE, text=True
+    )
+    output: IO[str] | None = server.stdout
+    line = output.readline() if output is not None else ""
+    if not line.startswith("ready: "):
+        raise SystemExit("the server did not become ready")
+    return server, line.removeprefix("ready: ").strip()
+
+
+def report(url: str, options: argparse.Namespace) -> None:
+    """Make one request and print its figures."""
+    fields = {
+        "prompt": "a red circle",
+        "size": options.size,
+        "num_frames": options.frames,
+        "num_inference_steps": options.steps,
+        "seed": 7,
+    }
+    started = time.monotonic()
+    response = httpx.post(f"{url}/v1/videos/sync", json=fields, timeout=600).raise_for_status()
+    taken = time.monotonic() - started
+    options.output.write_bytes(response.content)
+    timing = response.headers["Server-Timing"]
+    print(f"request {taken:.2f} s, {len(response.content):,} bytes; {timing}; {memory_mib()} MiB in use")
+
+
+def memory_mib() -> str:
+    """Device memory in use by all processes, in MiB, as the driver says."""
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""A real server: the command line, the worker process, the tiny models."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+START_SECONDS = 90.0
+
+
+@dataclass
+class Served:
+    """A running server and where it keeps things."""
+
+    url: str
+    data: Path
+    process: subprocess.Popen[str]
+    log: Path
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60)
+
+    @property
+    def artifacts(self) -> Path:
+        return self.data / "artifacts"
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+def start(data: Path, *flags: str, config: Path = Path("configs/tiny.yaml"), **variables: str) -> Served:
+    """Start `reelserve serve` on a free port and wait for its one line."""
+    data.mkdir(parents=True, exist_ok=True)
+    log = data / "server.log"
+    command = [sys.executable, "-m", "server.cli", "serve", "--config", str(config), "--port", "0"]
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [*command, "--data-dir", str(data), *flags],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | {"HF_HUB_OFFLINE": "1"} | variables,
+        )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
+    return Served(line.removeprefix("ready: ").strip(), data, process, log)
+
+
+def finished(client: httpx.Client, video_id: str, seconds: float = 60) -> dict[str, object]:
+    """The job object, once it has ended; its progress never falls on the way."""
+    end, progress = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        video: dict[str, object] = client.get(f"/v1/videos/{video_id}").raise_for_status().json()
+        assert isinstance(video["progress"], int)
+        assert video["progress"] >= progress
+        progress = video["progress"]
+        if video["status"] in ("completed", "failed"):
+            return video
+        time.sleep(0.05)
+    raise AssertionError(f"not finished in {seconds} s: {json.dumps(video)}")
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all tests that leave it as it was; it ends cleanly on SIGTERM."""
+    latents = tmp_path_factory.mktemp("latents")
+    server = start(
+        tmp_path_factory.mktemp("served"),
+        "--artifacts.expose_paths",
+        "true",
+        "--fixed_latents.dir",
+        str(latents),
+    )
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as opened:
+        yield opened

@@ -1,0 +1,206 @@
+"""What happens when clients leave, workers die and servers are killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.conftest import Served, finished, start
+from tests.e2e.test_first_video import SMALL, make
+
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Served]:
+    """A server of this test's own, to be hurt."""
+    server = start(tmp_path / "data")
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def worker_of(server: Served) -> psutil.Process:
+    """The process that owns the device."""
+    children = psutil.Process(server.process.pid).children()
+    (worker,) = [child for child in children if "server.engine.worker" in child.cmdline()]
+    return worker
+
+
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition, or fail."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not so within {seconds} s"
+        time.sleep(0.02)
+
+
+def begun(client: httpx.Client, video_id: str) -> None:
+    """Wait until a worker has begun the job."""
+    until(lambda: client.get(f"/v1/videos/{video_id}").json()["status"] == "in_progress", 30)
+
+
+def test_a_client_that_leaves_frees_the_worker(client: httpx.Client) -> None:
+    """The waiting request's job is cancelled, and the next one is served at once."""
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/v1/videos/sync", json=LONG, timeout=0.5)
+    make(client)
+    jobs = client.get("/v1/videos", params={"limit": 2}).json()["data"]
+    left = next(job for job in jobs if job["num_frames"] == LONG["num_frames"])
+    assert (left["status"], left["error"]["code"]) == ("failed", "cancelled")
+
+
+def test_a_deleted_job_stops(client: httpx.Client, served: Served) -> None:
+    """The worker takes the next job within a step, and nothing of the first one stays."""
+    created = client.post("/v1/videos", json=LONG).json()
+    begun(client, created["id"])
+    assert client.delete(f"/v1/videos/{created['id']}").status_code == 200
+    make(client)
+    assert client.get(f"/v1/videos/{created['id']}").status_code == 404
+    assert not (served.artifacts / created["id"]).exists()
+
+
+def test_three_good_jobs_after_an_abort(client: httpx.Client) -> None:
+    """An abort in mid-stream poisons nothing: the same bytes as before it."""
+    before = make(client).content
+    with client.stream(
+        "POST", "/v1/videos/sync", json=LONG | {"num_inference_steps": 2, "stream": True}
+    ) as response:
+        next(response.iter_raw())
+    assert [make(client).content for _ in range(3)] == [before] * 3
+
+
+def test_a_dead_worker_fails_its_job_and_comes_back(own: Served) -> None:
+    """The job says so, health is honest meanwhile, and the new worker makes the same bytes."""
+    with own.client() as client:
+        before = make(client).content
+        created = client.post("/v1/videos", json=LONG).json()
+        begun(client, created["id"])
+        worker_of(own).kill()
+        until(lambda: client.get("/health").status_code == 503, 5)
+        video = finished(client, created["id"])
+        assert (video["status"], video["error"]["code"]) == ("failed", "worker_crashed")  # type: ignore[index]
+        until(lambda: client.get("/health").status_code == 200, 60)
+        assert make(client).content == before
+
+
+def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> None:
+    """The worker is gone within 5 s; the next server serves what was finished and runs what was not."""
+    with own.client() as client:
+        done = client.post("/v1/videos", json=SMALL).json()["id"]
+        finished(client, done)
+        content = client.get(f"/v1/videos/{done}/content").content
+        running = client.post("/v1/videos", json=LONG | {"num_inference_steps": 20}).json()["id"]
+        queued = client.post("/v1/videos", json=SMALL).json()["id"]
+        begun(client, running)
+    worker = worker_of(own)
+    own.process.kill()
+    worker.wait(5)
+    again = start(own.data)
+    try:
+        with again.client() as client:
+            assert client.get(f"/v1/videos/{done}/content").content == content
+            for video_id in (running, queued):
+                assert finished(client, video_id)["status"] == "completed"
+        parts = [path for path in own.artifacts.rglob("*") if path.is_file() and path.name != "video.mp4"]
+        assert parts == []
+    finally:
+        assert again.stop() == 0
+
+
+def test_sigterm_puts_the_running_job_back(own: Served) -> None:
+    """The server ends with status 0, and the job is queued in its database."""
+    with own.client() as client:
+        running = client.post("/v1/videos", json=LONG).json()["id"]
+        begun(client, running)
+    assert own.stop() == 0
+    again = start(own.data)
+    with again.client() as client:
+        assert client.get(f"/v1/videos/{running}").json()["status"] in ("queued", "in_progress")
+        client.delete(f"/v1/videos/{running}")
+    assert again.stop() == 0
+
+
+def test_a_folder_that_cannot_be_written(own: Served) -> None:
+    """The job fails as a matter of storage, without a path in the message, and the next one is made."""
+    with own.client() as client:
+        created = client.post("/v1/videos", json=LONG | {"num_inference_steps": 10}).json()
+        begun(client, created["id"])
+        folder = own.artifacts / created["id"]
+        folder.rmdir()
+        video = finished(client, created["id"])
+        assert video["error"]["code"] == "storage_failed"  # type: ignore[index]
+        assert str(own.data) not in str(video)
+        make(client)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--server.prot", "1"], "--server.prot"),
+        (["--server.port", "99999"], "server.port"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--config", "BROKEN"], "no-such-folder"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(tmp_path: Path, flags: list[str], told: str) -> None:
+    """A non-zero status, and the name of what is wrong, on standard error."""
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(
+        Path("configs/tiny.yaml").read_text().replace("../pipelines/tiny_wan/t2v", "no-such-folder")
+    )
+    flags = [str(broken) if flag == "BROKEN" else flag for flag in flags]
+    command = [
+        sys.executable,
+        "-m",
+        "server.cli",
+        "serve",
+        "--port",
+        "0",
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    ended = subprocess.run(
+        [*command, *flags], capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+    assert ended.returncode != 0
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr.splitlines()[-1]
+
+
+def test_a_misspelt_variable_refuses_to_start(tmp_path: Path) -> None:
+    """REELSERVE_SERVR__PORT is no setting."""
+    command = [sys.executable, "-m", "server.cli", "serve", "--data-dir", str(tmp_path)]
+    environment = os.environ | {"REELSERVE_SERVR__PORT": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert ended.returncode == 1
+    assert "REELSERVE_SERVR__PORT" in ended.stderr
+
+
+def test_a_video_without_a_server(tmp_path: Path) -> None:
+    """`reelserve generate` writes the file that its name says."""
+    target = tmp_path / "out.mp4"
+    command = [sys.executable, "-m", "server.cli", "generate", "a red circle", "-o", str(target)]
+    params = [f"-p={name}={value}" for name, value in SMALL.items() if name != "prompt"]
+    ended = subprocess.run([*command, *params], capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "5 frames, seed 7" in ended.stdout
+    assert target.read_bytes()[4:8] == b"ftyp"
+
+
+def test_what_would_be_served() -> None:
+    """`reelserve check` names device, formats and models."""
+    command = [sys.executable, "-m", "server.cli", "check"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    for told in ("device: cpu", "formats: mp4", "tiny-wan-t2v, sora-2: t2v, 160x96, 17 frames"):
+        assert told in ended.stdout

@@ -1,0 +1,377 @@
+"""From a request to a file that plays, through the real server."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.e2e.conftest import Served, finished
+
+SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
+
+
+def video_of(content: bytes) -> tuple[tuple[int, int], int, Fraction | None]:
+    """Size, number of frames and rate, by another decoder."""
+    with av.open(io.BytesIO(content)) as container:
+        stream = container.streams.video[0]
+        frames = sum(1 for _ in container.decode(stream))
+        return (stream.width, stream.height), frames, stream.average_rate
+
+
+def pixels_of(content: bytes) -> np.ndarray[Any, Any]:
+    with av.open(io.BytesIO(content)) as container:
+        return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+
+
+def tensor_of(content: bytes) -> dict[str, Any]:
+    loaded: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+    return loaded
+
+
+def make(client: httpx.Client, **fields: Any) -> httpx.Response:
+    return client.post("/v1/videos/sync", json=SMALL | fields).raise_for_status()
+
+
+def png(width: int = 64, height: int = 32) -> bytes:
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_a_prompt_alone_is_enough(client: httpx.Client) -> None:
+    """The model's own size, length and rate, as an MP4 that another decoder opens."""
+    response = client.post("/v1/videos/sync", json={"prompt": "a red circle moves right"})
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "video/mp4"
+    assert video_of(response.content) == ((160, 96), 17, Fraction(16))
+    timing = {part.split(";")[0].strip() for part in response.headers["server-timing"].split(",")}
+    assert timing == {"generation", "denoise", "decode", "encode", "queue", "total"}
+
+
+def test_a_form_means_the_same_as_json(client: httpx.Client) -> None:
+    """The same request both ways: byte-identical frames, byte-identical files."""
+    for output_format in ("pt", "mp4"):
+        fields = SMALL | {"output_format": output_format, "guidance_scale_2": 0.0, "boundary_ratio": 0.5}
+        as_json = client.post("/v1/videos/sync", json=fields)
+        parts = {name: (None, str(value)) for name, value in fields.items()}
+        as_form = client.post("/v1/videos/sync", files=parts)
+        assert as_json.status_code == as_form.status_code == 200
+        assert as_json.content == as_form.content
+
+
+def test_a_tensor_is_what_the_mp4_was_made_from(client: httpx.Client) -> None:
+    """The `.pt` loads without pickled code, and the MP4 differs from it by codec loss alone."""
+    fields = {"size": "160x96", "num_frames": 17, "num_inference_steps": 4}
+    tensor = make(client, output_format="pt", **fields)
+    assert tensor.headers["content-type"] == "application/octet-stream"
+    loaded = tensor_of(tensor.content)
+    frames = loaded["frames"]
+    assert (frames.dtype, tuple(frames.shape), loaded["fps"]) == (torch.uint8, (17, 96, 160, 3), 16.0)
+    decoded = pixels_of(make(client, **fields).content)
+    error = np.mean((decoded.astype(float) - frames.numpy().astype(float)) ** 2)
+    assert 10 * np.log10(255**2 / error) > 35
+
+
+def test_exactly_what_was_asked_for(client: httpx.Client) -> None:
+    """A size, length and rate that are on no grid: in the job and in the file."""
+    created = client.post(
+        "/v1/videos", json=SMALL | {"size": "100x60", "num_frames": 18, "fps": 23.976}
+    ).raise_for_status()
+    assert created.json()["status"] in ("queued", "in_progress")
+    video = finished(client, created.json()["id"])
+    assert (video["size"], video["num_frames"], video["fps"], video["seed"]) == ("100x60", 18, 23.976, 7)
+    assert video["status"] == "completed"
+    assert video["progress"] == 100
+    content = client.get(f"/v1/videos/{video['id']}/content").content
+    assert video_of(content) == ((100, 60), 18, Fraction(2997, 125))
+
+
+@pytest.mark.parametrize("model", ["tiny-wan-i2v", "tiny-wan-ti2v"])
+def test_a_picture_starts_the_video(client: httpx.Client, model: str) -> None:
+    """As a file and as a data URI: the same video, and another one than a different picture makes."""
+    fields = SMALL | {"model": model, "output_format": "pt"}
+    parts = {name: (None, str(value)) for name, value in fields.items()}
+    as_file = client.post(
+        "/v1/videos/sync", files=parts | {"input_reference": ("upload", png(), "application/octet-stream")}
+    )
+    uri = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    as_uri = client.post("/v1/videos/sync", json=fields | {"input_reference": {"image_url": uri}})
+    other = base64.b64encode(png(32, 32)).decode()
+    differs = client.post(
+        "/v1/videos/sync",
+        json=fields | {"input_reference": f"data:image/png;base64,{other}", "last_image": None},
+    )
+    assert (as_file.status_code, as_uri.status_code, differs.status_code) == (200, 200, 200), as_file.text
+    assert as_file.content == as_uri.content != differs.content
+
+
+def test_a_last_picture_ends_the_video(client: httpx.Client) -> None:
+    """Given to the model that can; it changes the video."""
+    uri = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    fields = {"model": "tiny-wan-i2v", "input_reference": uri, "output_format": "pt"}
+    assert make(client, **fields).content != make(client, **fields, last_image=uri).content
+
+
+def test_the_path_of_a_file(client: httpx.Client, served: Served) -> None:
+    """`video_path` answers with two keys, and the file is there, whole."""
+    answer = make(client, response_format="video_path").json()
+    assert set(answer) == {"video_id", "video_path"}
+    path = Path(answer["video_path"])
+    assert path.is_relative_to(served.artifacts)
+    assert video_of(path.read_bytes())[1] == 5
+    asked = client.get(f"/v1/videos/{answer['video_id']}/content", headers={"Accept": "application/json"})
+    assert asked.json() == answer
+
+
+def test_base64_and_url(client: httpx.Client) -> None:
+    """The same bytes in JSON, and behind the URL."""
+    encoded = make(client, response_format="b64_json").json()
+    linked = make(client, response_format="url").json()
+    assert set(encoded) == {"video_id", "video_bytes"}
+    assert base64.b64decode(encoded["video_bytes"]) == client.get(linked["url"]).content
+
+
+@pytest.mark.parametrize(
+    ("output_format", "media_type"),
+    [("auto", "video/mp4"), ("webm", "video/webm"), ("raw", "application/octet-stream")],
+)
+def test_every_format_has_its_media_type(client: httpx.Client, output_format: str, media_type: str) -> None:
+    """Names that other servers use mean one of our formats."""
+    assert make(client, output_format=output_format).headers["content-type"] == media_type
+
+
+def test_a_safetensors_file_holds_the_frames(client: httpx.Client, tmp_path: Path) -> None:
+    """The same frames as the `.pt`."""
+    from safetensors.torch import load
+
+    stored = load(make(client, output_format="safetensors").content)["frames"]
+    assert torch.equal(stored, tensor_of(make(client, output_format="pt").content)["frames"])
+
+
+def test_a_stream_is_a_fragmented_mp4(client: httpx.Client) -> None:
+    """The bytes that come while it is made are the frames of the finished file."""
+    fields = SMALL | {"num_frames": 17, "stream": True}
+    with client.stream("POST", "/v1/videos/sync", json=fields) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "video/mp4"
+        video_id = response.headers["x-video-id"]
+        pieces = list(response.iter_raw())
+    streamed = b"".join(pieces)
+    assert streamed[4:8] == b"ftyp"
+    assert b"moof" in streamed
+    finished(client, video_id)
+    stored = client.get(f"/v1/videos/{video_id}/content").content
+    assert np.array_equal(pixels_of(streamed), pixels_of(stored))
+
+
+def test_several_videos_of_one_request(client: httpx.Client) -> None:
+    """Each by its index, all different, the first one that of a single request."""
+    created = client.post("/v1/videos", json=SMALL | {"n": 2}).json()
+    assert finished(client, created["id"])["status"] == "completed"
+    url = f"/v1/videos/{created['id']}/content"
+    first, second = (client.get(url, params={"index": index}) for index in (0, 1))
+    assert first.content == client.get(url).content == make(client).content
+    assert second.status_code == 200
+    assert second.content != first.content
+    assert client.get(url, params={"index": 2}).json()["error"]["param"] == "index"
+
+
+def test_parts_of_a_file(client: httpx.Client) -> None:
+    """Ranges, a stable ETag, a head without a body, and a name to save it by."""
+    created = client.post("/v1/videos", json=SMALL).json()
+    finished(client, created["id"])
+    url = f"/v1/videos/{created['id']}/content"
+    whole = client.get(url)
+    part = client.get(url, headers={"Range": "bytes=0-1"})
+    assert (part.status_code, part.content) == (206, whole.content[:2])
+    assert part.headers["content-range"] == f"bytes 0-1/{len(whole.content)}"
+    assert part.headers["etag"] == whole.headers["etag"]
+    assert client.get(url, headers={"Range": f"bytes={len(whole.content)}-"}).status_code == 416
+    head = client.head(url)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(whole.content))
+    assert f'filename="{created["id"]}.mp4"' in whole.headers["content-disposition"]
+
+
+def test_a_file_that_is_not_there_yet(client: httpx.Client) -> None:
+    """404 with a code of its own until the video is completed, and after it failed."""
+    created = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 200}).json()
+    url = f"/v1/videos/{created['id']}"
+    early = client.get(f"{url}/content")
+    assert (early.status_code, early.json()["error"]["code"]) == (404, "video_not_ready")
+    cancelled = client.post(f"{url}/cancel").json()
+    assert (cancelled["status"], cancelled["error"]["code"]) == ("failed", "cancelled")
+    failed = client.get(f"{url}/content")
+    assert (failed.status_code, failed.json()["error"]["code"]) == (404, "video_failed")
+    assert client.get(url).status_code == 200
+    again = client.post(f"{url}/cancel")
+    assert (again.status_code, again.headers["x-should-retry"]) == (409, "false")
+
+
+def test_a_deleted_video_is_gone(client: httpx.Client, served: Served) -> None:
+    """Record and files, when the answer comes."""
+    created = client.post("/v1/videos", json=SMALL).json()
+    finished(client, created["id"])
+    assert (served.artifacts / created["id"]).exists()
+    deleted = client.delete(f"/v1/videos/{created['id']}")
+    assert deleted.json() == {"id": created["id"], "object": "video.deleted", "deleted": True}
+    assert not (served.artifacts / created["id"]).exists()
+    assert client.get(f"/v1/videos/{created['id']}").status_code == 404
+    assert client.delete(f"/v1/videos/{created['id']}").status_code == 404
+
+
+def test_a_fixed_latent_of_the_request(client: httpx.Client, served: Served) -> None:
+    """A file of the operator's folder is the noise; one of another shape fails with both shapes."""
+    folder = next(served.data.parent.glob("latents*"))
+    noise = torch.randn((1, 16, 2, 4, 8), generator=torch.Generator("cpu").manual_seed(7))
+    torch.save(noise, folder / "noise.pt")
+    torch.save(noise[:, :, :1], folder / "short.pt")
+    assert make(client, seed=1, latent_path="noise.pt").content == make(client).content
+    wrong = client.post("/v1/videos/sync", json=SMALL | {"latent_path": "short.pt"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "invalid_reference")
+    assert "(1, 16, 1, 4, 8)" in wrong.json()["error"]["message"]
+    assert "(1, 16, 2, 4, 8)" in wrong.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"size": "720p"}, "size"),
+        ({"size": "101x60"}, "size"),
+        ({"size": "64000x64000"}, "size"),
+        ({"num_frames": 0}, "num_frames"),
+        ({"num_frames": 10**6}, "num_frames"),
+        ({"fps": 0}, "fps"),
+        ({"seed": -1}, "seed"),
+        ({"num_inference_steps": "two"}, "num_inference_steps"),
+        ({"guidance_scale": 21}, "guidance_scale"),
+        ({"guidance_scal": 9}, "guidance_scal"),
+        ({"model": "tiny-wan-ti2v", "guidance_scale_2": 0}, "guidance_scale_2"),
+        ({"model": "tiny-wan-i2v"}, "input_reference"),
+        ({"output_format": "MOV"}, "output_format"),
+        ({"video_codec_options": {"x264-params": "dump-yuv=/tmp/x"}}, "video_codec_options.x264-params"),
+        ({"latent_path": "../../etc/passwd"}, "latent_path"),
+        ({"input_reference": "data:image/png;base64,AAAA"}, "input_reference"),
+    ],
+)
+def test_a_bad_field_is_refused_at_the_door(
+    client: httpx.Client, served: Served, fields: dict[str, Any], param: str
+) -> None:
+    """400 that names the field; no job is written, and nothing is left on the disk."""
+    before = client.get("/v1/videos", params={"limit": 1}).json()["first_id"]
+    files = {path for path in served.data.rglob("*") if path.is_file() and "sqlite" not in path.name}
+    response = client.post("/v1/videos", json=SMALL | fields)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param), response.text
+    assert error["type"] == "invalid_request_error"
+    assert str(served.data) not in response.text
+    assert client.get("/v1/videos", params={"limit": 1}).json()["first_id"] == before
+    assert {path for path in served.data.rglob("*") if path.is_file() and "sqlite" not in path.name} == files
+
+
+def test_an_unknown_model(client: httpx.Client) -> None:
+    """404 with OpenAI's code, naming what is served."""
+    response = client.post("/v1/videos", json=SMALL | {"model": "sora-9"})
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
+    assert "tiny-wan-t2v" in response.json()["error"]["message"]
+
+
+def test_the_served_models(client: httpx.Client) -> None:
+    """All three with their tasks; an alias finds its model."""
+    models = client.get("/v1/models").json()["data"]
+    assert [(model["id"], model["task"]) for model in models] == [
+        ("tiny-wan-t2v", "t2v"),
+        ("tiny-wan-i2v", "i2v"),
+        ("tiny-wan-ti2v", "ti2v"),
+    ]
+    assert client.get("/v1/models/sora-2").json()["id"] == "tiny-wan-t2v"
+    assert client.get("/v1/models/sora-9").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/videos", "/openai/v1/videos", "/v1/videos/", "/videos/"])
+def test_other_base_urls_reach_the_same_jobs(client: httpx.Client, path: str) -> None:
+    """Answered in place: a redirect would lose the body."""
+    created = client.post(path, json=SMALL)
+    assert created.status_code == 200
+    video = client.get(f"{path.rstrip('/')}/{created.json()['id']}")
+    assert video.json()["prompt"] == SMALL["prompt"]
+    client.delete(f"/v1/videos/{created.json()['id']}")
+
+
+def test_health_answers_all_the_while(client: httpx.Client, served: Served) -> None:
+    """Asked every 50 ms during generation and encoding, the median answer takes under 200 ms."""
+    done = threading.Event()
+    waits: list[float] = []
+
+    def ask() -> None:
+        with served.client() as other:
+            while not done.is_set():
+                asked = time.monotonic()
+                assert other.get("/health").status_code == 200
+                waits.append(time.monotonic() - asked)
+                time.sleep(0.05)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    make(client, size="160x96", num_frames=33, num_inference_steps=8)
+    done.set()
+    asker.join()
+    assert len(waits) > 5
+    assert sorted(waits)[len(waits) // 2] < 0.2
+
+
+def test_metrics_count_the_jobs(client: httpx.Client) -> None:
+    """One more created and one more completed."""
+
+    def value(name: str) -> float:
+        lines = client.get("/metrics").text.splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(name)), 0.0)
+
+    names = ("reelserve_jobs_created_total", 'reelserve_jobs_ended_total{outcome="completed"}')
+    before = [value(name) for name in names]
+    make(client)
+    assert [value(name) for name in names] == [count + 1 for count in before]
+
+
+def test_the_list_is_in_the_types_of_the_wire(client: httpx.Client) -> None:
+    """Newest first, with the ids of both ends, and whether there is more."""
+    for _ in range(2):
+        make(client)
+    page = client.get("/v1/videos", params={"limit": 1}).json()
+    assert page["object"] == "list"
+    assert page["first_id"] == page["last_id"] == page["data"][0]["id"]
+    assert page["has_more"] is True
+    following = client.get("/v1/videos", params={"limit": 1, "after": page["last_id"]}).json()
+    assert following["data"][0]["id"] != page["last_id"]
+    assert client.get("/v1/videos", params={"limit": 0}).json()["error"]["param"] == "limit"
+
+
+def test_no_answer_names_a_path_of_the_server(client: httpx.Client, served: Served) -> None:
+    """Jobs, lists, errors and headers, `video_path` aside."""
+    created = client.post("/v1/videos", json=SMALL).json()
+    finished(client, created["id"])
+    for path in (
+        "/v1/videos",
+        f"/v1/videos/{created['id']}",
+        f"/v1/videos/{created['id']}/content",
+        "/nothing",
+    ):
+        response = client.get(path)
+        told = json.dumps(dict(response.headers)) + (
+            response.text if "json" in response.headers["content-type"] else ""
+        )
+        assert str(served.data) not in told
