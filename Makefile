@@ -42,8 +42,8 @@ check: $(STAMP) ## linter, formatter, types, import rules, README tables
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/readme_tables.py --check
 
-bench: $(STAMP) ## the figures of benchmarks/; ARGS go to the program
-	$(BIN)/python benchmarks/decode.py $(ARGS)
+bench: $(STAMP) ## decode and encode, timed on the tiny VAE; ARGS: --vae z16 --size 832x480 …
+	$(BIN)/python -m benchmarks.decode $(ARGS)
 
 image: ## build the GPU image
 	docker build --tag $(IMAGE) .
