@@ -19,6 +19,8 @@ from server.values import Fields, Number, Sent, Value
 CODEC_OPTIONS = "video_codec_options"
 EXTRA = "extra_params"
 
+_REFERENCE_WAYS = "it must be a file, a data: URI or an object with either image_url or file_id"
+
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
@@ -118,12 +120,14 @@ def _read_reference(sent: Sent) -> bytes | ImageReference:
         return value
     if isinstance(value, str) and not isinstance(value, Number) and not value.lstrip().startswith("{"):
         return ImageReference(image_url=_read_name(sent))
+    if not isinstance(value, str | dict) or isinstance(value, Number):
+        raise BadField(sent.spelling, f"{shown(value)} is not allowed; {_REFERENCE_WAYS}")
     named = [child for child in _children(sent) if child.value not in (None, "")]
     for child in named:
         if child.key not in ImageReference.model_fields:
             raise _unknown_field(child, ImageReference.model_fields)
     if len(named) != 1:
-        raise BadField(sent.spelling, "must be a file, or have either image_url or file_id")
+        raise BadField(sent.spelling, _REFERENCE_WAYS)
     return ImageReference.model_validate({named[0].key: _read_name(named[0])})
 
 

@@ -1,0 +1,126 @@
+"""Pictures as users really upload them, and what becomes of them."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from server.errors import BadField
+from server.references import References
+from server.schemas import Reference
+from server.settings import ImageSettings
+
+RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
+UPRIGHT = 0x0112
+"""The EXIF tag of the orientation."""
+
+
+def split(width: int = 64, height: int = 32) -> Image.Image:
+    """Left half red, right half blue: a lost rotation is visible."""
+    picture = Image.new("RGB", (width, height), BLUE)
+    picture.paste(RED, (0, 0, width // 2, height))
+    return picture
+
+
+def encoded(picture: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def turned(kind: str, **options: object) -> bytes:
+    """Lying on its side, with the note to turn it upright: then it is 32 x 64, red above."""
+    exif = Image.Exif()
+    exif[UPRIGHT] = 6
+    return encoded(split(), kind, exif=exif, **options)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(size: tuple[int, int], depth: int, colour: int, data: bytes, *extra: bytes) -> bytes:
+    """A PNG by hand; `data` is compressed rows, each after a zero byte."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, 0))
+    return b"".join([b"\x89PNG\r\n\x1a\n", header, *extra, chunk(b"IDAT", data), chunk(b"IEND", b"")])
+
+
+def levels(*values: int) -> bytes:
+    """One row of 16-bit samples."""
+    return zlib.compress(b"\0" + struct.pack(f">{len(values)}H", *values))
+
+
+def zeros(width_bytes: int, rows: int) -> bytes:
+    packer = zlib.compressobj(9)
+    row = bytes(1 + width_bytes)
+    return b"".join(packer.compress(row) for _ in range(rows)) + packer.flush()
+
+
+async def stored(reference: Reference, target: Path, **limits: float) -> Image.Image:
+    """What lies at `target` afterwards, and nothing beside it."""
+    settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
+    await References(settings).store_image(reference, "input_reference", target)
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    with Image.open(target) as picture:
+        assert (picture.format, picture.mode, picture.info) == ("PNG", "RGB", {})
+        picture.load()
+        return picture.copy()
+
+
+async def refusal(reference: Reference, target: Path, **limits: float) -> BadField:
+    """The error, after which nothing is left on disk."""
+    settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
+    with pytest.raises(BadField) as caught:
+        await References(settings).store_image(reference, "input_reference", target)
+    assert caught.value.param == "input_reference"
+    assert list(target.parent.iterdir()) == []
+    return caught.value
+
+
+def near(left: object, right: tuple[int, ...], within: int = 6) -> bool:
+    assert isinstance(left, tuple)
+    return all(abs(a - b) <= within for a, b in zip(left, right, strict=True))
+
+
+def pixel(picture: Image.Image, x: int, y: int) -> tuple[int, ...]:
+    value = picture.getpixel((x, y))
+    assert isinstance(value, tuple)
+    return tuple(int(level) for level in value)
+
+
+def wide_gamut() -> bytes:
+    """A minimal ICC profile of Adobe RGB's primaries, with a gamma of 2.2."""
+
+    def s15(*values: float) -> bytes:
+        return struct.pack(f">{len(values)}i", *(round(value * 65536) for value in values))
+
+    def xyz(*values: float) -> bytes:
+        return b"XYZ \0\0\0\0" + s15(*values)
+
+    name = b"wide\0"
+    curve = b"curv\0\0\0\0" + struct.pack(">IHxx", 1, round(2.2 * 256))
+    tags = {
+        b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(name)) + name + bytes(78),
+        b"wtpt": xyz(0.9642, 1.0, 0.8249),
+        b"rXYZ": xyz(0.60974, 0.31111, 0.01947),
+        b"gXYZ": xyz(0.20528, 0.62567, 0.06087),
+        b"bXYZ": xyz(0.14919, 0.06322, 0.74457),
+        b"rTRC": curve,
+        b"gTRC": curve,
+        b"bTRC": curve,
+    }
+    table, body, start = b"", b"", 128 + 4 + 12 * len(tags)
+    for tag, data in tags.items():
+        table += tag + struct.pack(">II", start + len(body), len(data))
+        body += data + bytes(-len(data) % 4)
+    size = start + len(body)
+    head = struct.pack(">I4sI4s4s4s", size, b"none", 0x02100000, b"mntr", b"RGB ", b"XYZ ")
+    head += (
+        struct.pack(">6H", 2026, 1, 1, 0, 0, 0) + b"acsp" + bytes(28) + s15(0.9642, 1.0, 0.8249) + bytes(48)
+    )
+    return head + struct.pack(">I", len(tags)) + table + body

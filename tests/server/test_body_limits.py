@@ -1,0 +1,120 @@
+"""Bodies that are too large, and large ones that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.server.door import Door, make_settings
+from tests.server.raw_forms import END, FORM, GOOD, part
+
+
+@pytest.fixture
+async def narrow() -> AsyncIterator[Door]:
+    """A server with small limits: 10,000 bytes of body, 2,000 of text, 5 parts."""
+    opened = Door(
+        make_settings(server={"max_body_bytes": 10_000, "max_text_bytes": 2_000, "max_form_parts": 5})
+    )
+    yield opened
+    await opened.close()
+
+
+async def _chunks(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+@pytest.mark.parametrize("content_type", ["application/json", FORM])
+async def test_a_body_over_the_cap_is_too_large(narrow: Door, content_type: str) -> None:
+    """With an announced length, and without one as soon as the bytes are too many."""
+    body = (
+        part(b"prompt", b"x" * 10_000) + END if content_type == FORM else json.dumps({"prompt": "x" * 10_000})
+    )
+    content = body if isinstance(body, bytes) else body.encode()
+    for sent in (content, _chunks(content, 1_000)):
+        outcome = await narrow.post(sent, content_type)
+        assert outcome.status == 413
+        assert outcome.error["code"] == "body_too_large"
+        assert "10,000" in outcome.error["message"]
+
+
+async def test_an_endless_body_is_cut_off(narrow: Door) -> None:
+    """The server stops reading at its cap; the client is not waited for."""
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1_000
+            yield b" " * 1_000
+
+    outcome = await asyncio.wait_for(narrow.post(endless(), "application/json"), 10)
+    assert outcome.status == 413
+    assert taken < 20_000
+
+
+@pytest.mark.parametrize("length", ["99999999999999999999999999", "20000"])
+async def test_an_announced_length_is_believed_when_it_is_too_large(narrow: Door, length: str) -> None:
+    """Nothing is read then."""
+    outcome = await narrow.post(b"{}", "application/json", **{"content-length": length})
+    assert outcome.status == 413
+
+
+async def test_a_chunked_body_within_the_cap_is_read(narrow: Door) -> None:
+    """A stream without a length is as good as a body with one."""
+    assert (await narrow.post(_chunks(b'{"prompt": "x"}', 3), "application/json")).values == {"prompt": "x"}
+    assert (await narrow.post(_chunks(GOOD + END, 3), FORM)).values == {"prompt": "x"}
+
+
+async def test_a_text_part_over_its_limit_is_too_large(narrow: Door) -> None:
+    """The field is named; a file of that size is not meant."""
+    outcome = await narrow.post(GOOD + part(b"input_reference", b"x" * 2_001) + END, FORM)
+    assert outcome.status == 413
+    assert outcome.error["param"] == "input_reference"
+    upload = part(b'image"; filename="upload', b"x" * 2_001)
+    assert (await narrow.post(GOOD + upload + END, FORM)).parsed is not None
+
+
+async def test_parts_are_counted(narrow: Door) -> None:
+    """Also those that would be left out."""
+    empty = part(b'image"; filename="', b"")
+    outcome = await narrow.post(GOOD + empty * 5 + END, FORM)
+    assert outcome.status == 400
+    assert "5 parts" in outcome.error["message"]
+
+
+async def test_a_data_uri_of_megabytes_is_form_text(door: Door) -> None:
+    """1.5 MB of picture as text: far above what form parsers allow by default, and within our own limit."""
+    uri = "data:image/png;base64," + "A" * 1_500_000
+    for outcome in await door.both({"prompt": "x", "model": "picture", "input_reference": uri}):
+        assert outcome.values["input_reference"] == {"image_url": uri}
+
+
+async def test_the_event_loop_goes_on_while_a_large_body_is_read(door: Door) -> None:
+    """Tens of megabytes in JSON and in a form stop nothing else for long."""
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.005)
+            longest = max(longest, time.monotonic() - before)
+
+    beating = asyncio.create_task(beat())
+    text = "data:image/png;base64," + "A" * 15_000_000
+    form = (
+        GOOD
+        + part(b"input_reference", text.encode())
+        + part(b'last_image"; filename="u', bytes(30_000_000))
+        + END
+    )
+    assert (await door.post(form, FORM)).parsed is not None
+    body = json.dumps({"prompt": "x", "input_reference": text, "last_image": text}).encode()
+    assert (await door.post(body, "application/json")).parsed is not None
+    beating.cancel()
+    assert longest < 0.5

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from encoding.options import CODECS
+from server.params import Resolved
+from tests.server.door import CAPABILITIES, Door, ask, make_settings, refused
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("auto", "mp4"),
+        ("MP4", "mp4"),
+        ("webm", "webm"),
+        ("raw", "pt"),
+        ("PT", "pt"),
+        ("SafeTensors", "safetensors"),
+    ],
+)
+async def test_formats_go_by_several_names(door: Door, given: str, made: str) -> None:
+    """Case does not matter."""
+    assert (await ask(door, output_format=given)).numbers.format == made
+
+
+async def test_a_format_must_exist_and_be_there() -> None:
+    """Unknown ones and those whose encoder is missing: 400 with the list."""
+    door = Door(make_settings(), replace(CAPABILITIES, formats=("mp4", "pt")))
+    error = await refused(door, output_format="MOV")
+    assert error["param"] == "output_format"
+    assert "mp4, webm, pt, safetensors, auto, raw" in error["message"]
+    error = await refused(door, format="webm")
+    assert error["param"] == "format"
+    assert "mp4, pt" in error["message"]
+    await door.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, CODECS["libx264"].defaults),
+        ({"output_format": "webm"}, CODECS["libvpx-vp9"].defaults),
+        ({"video_codec_options": {"preset": "medium"}}, {"preset": "medium"}),
+        ({"video_codec_options": {"bitrate": 1_000_000, "gop": "16"}}, {"b": "1000000", "g": "16"}),
+        ({"video_codec_options": "{}"}, {}),
+        ({"video_codec_options": "null"}, {}),
+        ({"output_format": "pt"}, {}),
+        ({"output_format": "pt", "video_codec_options": "{}"}, {}),
+    ],
+)
+async def test_codec_options(door: Door, fields: dict[str, Any], options: dict[str, str]) -> None:
+    """Absent: the service's defaults. Empty or null: the codec's own. Given: these, in FFmpeg's words."""
+    assert (await ask(door, **fields)).numbers.codec_options == options
+
+
+@pytest.mark.parametrize(
+    ("fields", "option"),
+    [
+        ({"video_codec_options": {"preset": "warp"}}, "preset"),
+        ({"video_codec_options": {"crf": 52}}, "crf"),
+        ({"video_codec_options": {"x264-params": "dump-yuv=/tmp/x"}}, "x264-params"),
+        ({"video_codec_options": {"pass": "1"}}, "pass"),
+        ({"video_codec_options": {"stats": "/tmp/x"}}, "stats"),
+        ({"video_codec_options": {"crf": True}}, "crf"),
+        ({"output_format": "pt", "video_codec_options": {"crf": 20}}, "crf"),
+    ],
+)
+async def test_codec_options_that_are_not_allowed(door: Door, fields: dict[str, Any], option: str) -> None:
+    """Unknown, out of bounds, able to write files, or for a format without a codec: 400 naming the option."""
+    outcome = await door.json({"prompt": "x", **fields})
+    assert outcome.status == 400
+    assert outcome.error["param"] == f"video_codec_options.{option}"
+
+
+async def test_paths_are_not_given_away(door: Door) -> None:
+    """`video_path` only where the operator says so."""
+    error = await refused(door, response_format="path")
+    assert (error["param"], "not enabled" in error["message"]) == ("response_format", True)
+    opened = Door(make_settings(artifacts={"expose_paths": True}))
+    assert (await ask(opened, response_format="path")).numbers.response_format == "video_path"
+    await opened.close()
+
+
+async def test_streaming(door: Door) -> None:
+    """One MP4, as bytes; anything else is refused, whatever else was asked."""
+    assert (await ask(door, stream=True)).numbers.stream is True
+    for fields in (
+        {"output_format": "webm"},
+        {"output_format": "pt"},
+        {"n": 2},
+        {"response_format": "url"},
+        {"response_format": "b64_json"},
+    ):
+        assert (await refused(door, stream=True, **fields))["param"] == "stream"
+        assert (await ask(door, stream=False, **fields)).numbers.stream is False
+
+
+@pytest.fixture
+async def latent_door(tmp_path: Path) -> AsyncIterator[Door]:
+    """A server with a folder of latents, and a secret beside it."""
+    folder = tmp_path / "latents"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("noise.pt", "deep/noise.safetensors", "notes.txt"):
+        (folder / name).write_bytes(b"noise")
+    (tmp_path / "secret.pt").write_bytes(b"secret")
+    (folder / "link.pt").symlink_to(tmp_path / "secret.pt")
+    (folder / "loop.pt").symlink_to(folder / "loop.pt")
+    (folder / "folder.pt").mkdir()
+    opened = Door(make_settings(fixed_latents={"dir": folder}))
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("name", ["noise.pt", "deep/noise.safetensors", "deep/../noise.pt", "./noise.pt"])
+async def test_latents_below_the_operators_folder(latent_door: Door, tmp_path: Path, name: str) -> None:
+    """A relative path names a file there."""
+    latents = (await ask(latent_door, latent_path=name)).numbers.params.latents
+    assert latents == (tmp_path / "latents" / name).resolve()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret.pt",
+        "link.pt",
+        "loop.pt",
+        "folder.pt",
+        "notes.txt",
+        "missing.pt",
+        "~/noise.pt",
+        "x" * 5000,
+        ".",
+    ],
+)
+async def test_latents_elsewhere_are_refused(latent_door: Door, tmp_path: Path, name: str) -> None:
+    """No way out of the folder, and no word about what lies around it."""
+    error = await refused(latent_door, latent_path=name)
+    assert error["param"] == "latent_path"
+    assert str(tmp_path) not in error["message"]
+
+
+async def test_absolute_latent_paths_are_refused(latent_door: Door, tmp_path: Path) -> None:
+    """Also those that lie in the folder: clients do not know where it is."""
+    error = await refused(latent_door, latent_path=str(tmp_path / "latents" / "noise.pt"))
+    assert error["param"] == "latent_path"
+
+
+async def test_latents_are_off_by_default(door: Door) -> None:
+    """Without a folder no request may name a file; an operator's fixed file serves every request."""
+    assert "not enabled" in (await refused(door, latent_path="noise.pt"))["message"]
+    fixed = Door(make_settings().model_copy(update={"fixed_latent_path": Path("/latents/fixed.pt")}))
+    assert (await ask(fixed)).numbers.params.latents == Path("/latents/fixed.pt")
+    await fixed.close()
+
+
+async def test_what_was_resolved_survives_json(door: Door) -> None:
+    """The job store writes it down and reads back the same."""
+    numbers = (await ask(door, fps="24000/1001", seed=2**63 - 1, guidance_scale_2=0)).numbers
+    adapter = TypeAdapter(Resolved)
+    assert adapter.validate_json(adapter.dump_json(numbers)) == numbers

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import struct
+from pathlib import Path
+from urllib.parse import quote_from_bytes
+
+import pytest
+from PIL import Image
+
+from server import reference_child, references
+from server.errors import BodyTooLarge, InvalidImage
+from server.references import References
+from server.schemas import ImageReference
+from server.settings import ImageSettings
+from tests.server.pictures import (
+    RED,
+    UPRIGHT,
+    chunk,
+    encoded,
+    near,
+    pixel,
+    png,
+    refusal,
+    split,
+    stored,
+    zeros,
+)
+
+
+async def test_the_pixel_limit_is_the_operators(target: Path) -> None:
+    """Exactly as many pixels as allowed are allowed."""
+    data = encoded(split(), "PNG")
+    assert "64x32" in (await refusal(data, target, max_pixels=64 * 32 - 1)).message
+    assert (await stored(data, target, max_pixels=64 * 32)).size == (64, 32)
+
+
+async def test_a_large_picture_fits_its_bounds(target: Path) -> None:
+    """The memory that the child may take is enough for its pixels, with alpha and turned."""
+    turn = chunk(b"eXIf", b"MM\0*" + struct.pack(">IHHHIHHI", 8, 1, UPRIGHT, 3, 1, 6, 0, 0))
+    large = png((4_000, 3_000), 8, 6, zeros(16_000, 3_000), turn)
+    assert (await stored(large, target, max_pixels=12_000_000)).size == (3_000, 4_000)
+
+
+@pytest.fixture(scope="module")
+def slow_picture() -> bytes:
+    """A few bytes that take a second or more to decode, within the pixel limit."""
+    return encoded(Image.new("RGB", (7_900, 7_900)), "WEBP", lossless=True, method=0)
+
+
+async def test_decoding_has_a_deadline(slow_picture: bytes, target: Path) -> None:
+    """What takes longer is refused, and its process is gone."""
+    before = _children()
+    error = await refusal(slow_picture, target, timeout_s=0.3)
+    assert _children() == before
+    assert isinstance(error, InvalidImage)
+    assert "0.3 s" in error.message
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "data:image/png;base64,{b64}",
+        "data:;base64,{b64}",
+        "DATA:image/jpeg;BASE64,{b64}",
+        "data:image/png;charset=utf-8;base64,{b64}",
+        "data:image/png;base64,{url64}",
+        "data:image/png;base64,{quoted64}",
+        "data:image/png;base64,{lines64}",
+        "data:image/png,{quoted}",
+    ],
+)
+async def test_data_uris(uri: str, target: Path) -> None:
+    """With and without base64, either alphabet, padding or not; the type that it claims is not believed."""
+    data = encoded(split(), "PNG")
+    b64 = base64.b64encode(data).decode()
+    text = uri.format(
+        b64=b64,
+        url64=base64.urlsafe_b64encode(data).decode().rstrip("="),
+        quoted64=b64.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D"),
+        lines64="\r\n".join(b64[start : start + 76] for start in range(0, len(b64), 76)),
+        quoted=quote_from_bytes(data),
+    )
+    assert near(pixel(await stored(ImageReference(image_url=text), target), 8, 16), RED)
+
+
+@pytest.mark.parametrize(
+    ("reference", "piece"),
+    [
+        (ImageReference(image_url="http://example.com/a.png"), "URLs are not enabled"),
+        (ImageReference(image_url="HTTPS://example.com/a.png"), "URLs are not enabled"),
+        (ImageReference(image_url="http://[bad/a.png"), "URLs are not enabled"),
+        (ImageReference(image_url="javascript:alert(1)"), "is not allowed"),
+        (ImageReference(image_url="file:///etc/passwd"), "is not allowed"),
+        (ImageReference(image_url="/etc/passwd"), "is not allowed"),
+        (ImageReference(image_url="ftp://example.com/a.png"), "is not allowed"),
+        (ImageReference(image_url="picture.png"), "data: URI"),
+        (ImageReference(image_url="data:image/png;base64"), "comma"),
+        (ImageReference(image_url="data:image/png;base64,???"), "not base64"),
+        (ImageReference(image_url="data:image/png;base64,QUJDR"), "not base64"),
+        (ImageReference(image_url="data:image/png;base64,"), "is not a picture"),
+        (ImageReference(file_id="file-123"), "as a file or as a data: URI"),
+    ],
+)
+async def test_other_references_are_refused(reference: ImageReference, piece: str, target: Path) -> None:
+    """URLs, local paths and file ids: 400 that says what is right."""
+    assert piece in (await refusal(reference, target)).message
+
+
+@pytest.mark.parametrize("as_uri", [False, True])
+async def test_too_many_bytes(as_uri: bool, target: Path) -> None:
+    """The operator's limit holds for uploads and for data: URIs; 413 with the field."""
+    data = bytes(5_000)
+    uri = ImageReference(image_url="data:;base64," + base64.b64encode(data).decode())
+    store = References(ImageSettings(max_bytes=4_999))
+    with pytest.raises(BodyTooLarge, match="4,999 bytes") as caught:
+        await store.store_image(uri if as_uri else data, "image", target)
+    assert caught.value.param == "image"
+
+
+async def test_children_are_bounded(target: Path) -> None:
+    """However many pictures arrive at once, only a few processes decode; all of them are stored."""
+    store = References(ImageSettings(timeout_s=60))
+    data = encoded(split(), "PNG")
+    most = 0
+
+    async def count() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(_children()))
+            await asyncio.sleep(0.002)
+
+    before = len(_children())
+    counting = asyncio.create_task(count())
+    targets = [target.with_name(f"{number}.png") for number in range(8)]
+    await asyncio.gather(*(store.store_image(data, "image", path) for path in targets))
+    counting.cancel()
+    assert 0 < most - before <= references.CHILDREN
+    assert all(path.is_file() for path in targets)
+
+
+async def test_a_cancelled_request_leaves_nothing(slow_picture: bytes, target: Path) -> None:
+    """A client that goes away in mid-decoding leaves no process and no file."""
+    before = _children()
+    storing = asyncio.create_task(References(ImageSettings()).store_image(slow_picture, "image", target))
+    while _children() == before:
+        await asyncio.sleep(0.005)
+    storing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await storing
+    assert _children() == before
+    assert list(target.parent.iterdir()) == []
+
+
+def _children() -> set[str]:
+    """The process ids of this process's children."""
+    found: set[str] = set()
+    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found.update((task / "children").read_text().split())
+    return found
+
+
+async def test_a_failed_write_is_our_own_fault(tmp_path: Path) -> None:
+    """A full or missing folder is not blamed on the picture."""
+    with pytest.raises(OSError, match="status 1"):
+        await References(ImageSettings()).store_image(
+            encoded(split(), "PNG"), "image", tmp_path / "missing" / "image.png"
+        )
+
+
+def test_both_sides_agree_on_the_exit_status() -> None:
+    """The child imports nothing of the server, so each has its own constant."""
+    assert reference_child.REFUSED == references.EXIT_REFUSED
