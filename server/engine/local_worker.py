@@ -29,6 +29,14 @@ from server.engine.base import (
 STOP_SECONDS = 5.0
 """How long a worker may take to end by itself once its connection is shut."""
 
+WORKER_DEFAULTS = {
+    # Threads that spin while they wait for each other starve the encoder on a host of few cores: with
+    # other work on both of two cores, decoding on the CPU took twice as long.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "TQDM_DISABLE": "1",  # progress bars have no place in a log
+}
+"""Environment of a worker, where the server's own does not say otherwise."""
+
 
 class LocalWorker:
     """A worker process from start to death. All of it is used on the event loop."""
@@ -87,7 +95,7 @@ class LocalWorker:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=sys.stderr,  # standard output is the server's own: one line when it is ready
                 pass_fds=(theirs.fileno(),),
-                env=os.environ | {"TQDM_DISABLE": "1"},  # progress bars have no place in a log
+                env=WORKER_DEFAULTS | os.environ,
             )
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))  # it closes its own

@@ -51,8 +51,9 @@ class Worker:
         while True:
             execution = self._waiting.get()
             execution.run(pipelines[execution.task.params.model])
-            del execution
-            _free(device)
+            job_id = execution.task.job_id
+            del execution  # and with it the tensors that a failure's traceback holds
+            _free(device, job_id)
 
     def send(self, event: WorkerEvent) -> None:
         """Pass an event on; callable from any thread."""
@@ -93,14 +94,17 @@ def _capabilities(device: str, pipelines: dict[str, Pipeline]) -> Capabilities:
     return Capabilities(device=label, models=models, formats=available_formats())
 
 
-def _free(device: str) -> None:
-    """Give back what the last task held; a device that is broken for good ends the process."""
+def _free(device: str, job_id: str) -> None:
+    """Give back what the job held; a device that is broken for good ends the process."""
     if not device.startswith("cuda"):
         return
     gc.collect()
     try:
         torch.cuda.synchronize(device)
+        peak = torch.cuda.max_memory_allocated(device) / 2**20
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        logger.info("job %s: peak of device memory %.0f MiB", job_id, peak)
     except RuntimeError:
         logger.critical("the device is unusable; the worker ends", exc_info=True)
         os._exit(1)
