@@ -44,7 +44,7 @@ class _Collector:
     def on_part_begin(self) -> None:
         self.begun += 1
         if self.begun > self.limits.max_form_parts:
-            raise BadRequest(f"the form has more than {self.limits.max_form_parts} parts")
+            raise _too_many(self.limits)
         self._headers, self._data = {}, bytearray()
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
@@ -90,6 +90,9 @@ def read_multipart(body: bytes, boundary: bytes, limits: ServerSettings) -> list
         BadField: a part that is not UTF-8 where it is text, or encoded.
         BodyTooLarge: a text part of more than `max_text_bytes`.
     """
+    # Each near miss of a delimiter costs the parser as much as a part does.
+    if body.count(b"\r\n--" + boundary) > limits.max_form_parts + 1:
+        raise _too_many(limits)
     collector = _Collector(limits)
     try:
         parser = MultipartParser(boundary, collector.callbacks())
@@ -111,6 +114,10 @@ def _part(headers: dict[bytes, bytes], data: bytearray, max_text_bytes: int) -> 
     if len(data) > max_text_bytes:
         raise BodyTooLarge(f"{clean(name)}: text is limited to {max_text_bytes:,} bytes", param=name)
     return Part(name, _text(name, data))
+
+
+def _too_many(limits: ServerSettings) -> BadRequest:
+    return BadRequest(f"the form has more than {limits.max_form_parts} parts")
 
 
 def _name(options: dict[bytes, bytes]) -> str:

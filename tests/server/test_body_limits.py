@@ -87,6 +87,15 @@ async def test_parts_are_counted(narrow: Door) -> None:
     assert "5 parts" in outcome.error["message"]
 
 
+async def test_near_misses_of_a_delimiter_are_counted(door: Door) -> None:
+    """Each would cost the parser as much as a part; a file has no reason to be full of them."""
+    few, many = (part(b'image"; filename="upload', b"\r\n--bx" * count) for count in (50, 2_000_000))
+    assert (await door.post(GOOD + few + END, FORM)).parsed is not None
+    outcome = await door.post(GOOD + many + END, FORM)
+    assert outcome.status == 400
+    assert "100 parts" in outcome.error["message"]
+
+
 async def test_a_data_uri_of_megabytes_is_form_text(door: Door) -> None:
     """1.5 MB of picture as text: far above what form parsers allow by default, and within our own limit."""
     uri = "data:image/png;base64," + "A" * 1_500_000
