@@ -54,7 +54,7 @@ def open_encoder(context: VideoCodecContext, spec: OutputSpec) -> None:
     try:
         context.open()
     except av.FFmpegError as error:
-        raise EncodingError(f"{context.name} refuses {_asked(spec)}: {error}") from error
+        raise EncodingError(f"{context.name} refuses {_asked(spec)}: {error.strerror}") from error
     for option, value in context.options.items():  # what opening left over
         raise InvalidOption(option, f"{option}: {context.name} has no such option (value {value!r})")
 

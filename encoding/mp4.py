@@ -36,7 +36,7 @@ def open_mp4(spec: OutputSpec, live: Live | None = None) -> Session:
         EncodingError: what the encoder or the folder refuses.
     """
     check_video(spec)
-    options = _mp4_options(spec.num_frames)
+    options = _mp4_options(spec)
     return start(spec, lambda file: VideoWriter(spec, file, options, live))
 
 
@@ -46,12 +46,16 @@ def open_webm(spec: OutputSpec, live: Live | None = None) -> Session:
     return start(spec, lambda file: VideoWriter(spec, file, {}))
 
 
-def _mp4_options(num_frames: int) -> dict[str, str]:
-    """Room for the index before the pictures, so that the file needs no second pass to start fast.
+def _mp4_options(spec: OutputSpec) -> dict[str, str]:
+    """Durations without rounding, and room for the index before the pictures: no second pass to start fast.
 
     A frame takes at most 49 bytes of it (stts 8, ctts 8, stss 4, stsz 4, stsc 12, co64 8, sdtp 1).
     """
-    return {"moov_size": str(2048 + 64 * num_frames)}
+    ticks = spec.fps.numerator  # of which a frame lasts a whole number; a millisecond at most
+    return {
+        "movie_timescale": str(ticks * -(-1000 // ticks)),
+        "moov_size": str(2048 + 64 * spec.num_frames),
+    }
 
 
 class VideoWriter:
@@ -77,7 +81,8 @@ class VideoWriter:
 
     def add(self, frame: torch.Tensor) -> None:
         planes = yuv420_planes(frame, self._spec.width, self._spec.height)
-        picture = av.VideoFrame.from_dlpack(planes, format="yuv420p")
+        # By way of numpy: torch calls page-locked memory a device of its own.
+        picture = av.VideoFrame.from_dlpack(tuple(plane.numpy() for plane in planes), format="yuv420p")
         picture.pts = self._added
         self._added += 1
         for packet in self._encode(picture):

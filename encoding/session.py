@@ -74,8 +74,9 @@ class Session:
     """A `Sink` that encodes on a thread of its own and renames the file into place when it is whole.
 
     At most `spec.max_pending_bytes` of packed frames are held; a longer chunk is split, and a single frame
-    that is larger passes alone. `abort` returns within 100 ms; a thread that is then still inside one call of
-    the encoder ends with that call, with nothing left on disk.
+    that is larger passes alone. `finish` raises the thread's failure if there is one already. `abort` returns
+    within 100 ms; a thread that is then still inside one call of the encoder ends with that call, with
+    nothing left on disk.
     """
 
     def __init__(self, spec: OutputSpec, writer: Writer, part: PartFile) -> None:
@@ -136,12 +137,12 @@ class Session:
         with self._lock:
             if self._state in (_State.DONE, _State.FAILED):
                 return
-            self._state = _State.ABORTED
+            first, self._state = self._state is not _State.ABORTED, _State.ABORTED
             self._part.discard()
         self._stop.set()
         self._queue.close()
-        if self.result.cancel():
-            self.result.set_running_or_notify_cancel()
+        if first and self.result.cancel():
+            self.result.set_running_or_notify_cancel()  # wakes whoever waits for several futures
         if threading.current_thread() is not self._thread:
             self._thread.join(_ABORT_SECONDS)
 

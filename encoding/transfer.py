@@ -109,6 +109,11 @@ class PinnedPool:
         self._idle: list[torch.Tensor] = []
         self._total = 0
 
+    @property
+    def total(self) -> int:
+        """Bytes of all buffers, taken and idle."""
+        return self._total
+
     def take(self, size: int) -> torch.Tensor:
         """A uint8 buffer of `size` bytes with any content."""
         with self._lock:
