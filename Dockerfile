@@ -28,6 +28,8 @@ RUN useradd --system --uid 10001 --no-create-home --home-dir /data reelserve \
     && install --directory --owner reelserve /data
 COPY --from=build /opt/reelserve /opt/reelserve
 COPY configs /app/configs
+# configs/tiny.yaml names its models relative to itself.
+COPY pipelines/tiny_wan /app/pipelines/tiny_wan
 # As settings, not as arguments: they hold whatever command the container is given.
 ENV PATH=/opt/reelserve/bin:$PATH \
     PYTHONUNBUFFERED=1 \

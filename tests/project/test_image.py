@@ -1,0 +1,31 @@
+"""The image holds what its default command needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from server.settings import load
+
+ROOT = Path(__file__).parents[2]
+COPY = re.compile(r"^COPY (\S+) /app/(\S+)$", re.MULTILINE)
+
+
+def test_models_of_the_default_command_are_copied_beside_its_configuration() -> None:
+    """configs/tiny.yaml names folders relative to itself; in the image they lie where it looks."""
+    copied = COPY.findall((ROOT / "Dockerfile").read_text())
+    assert ("configs", "configs") in copied
+    for model in load(ROOT / "configs" / "tiny.yaml").models:
+        folder = (ROOT / "configs" / model.path).resolve().relative_to(ROOT)
+        assert any(folder.is_relative_to(source) and source == target for source, target in copied), folder
+
+
+def test_whatever_is_copied_reaches_the_builder() -> None:
+    """.dockerignore leaves out all but what the Dockerfile copies."""
+    admitted = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
+    copies = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    sources = {source for line in copies for source in line.split()[:-1]}
+    assert {Path(source).parts[0] for source in sources} == admitted
+    assert all((ROOT / source).exists() for source in sources)
