@@ -34,13 +34,17 @@ class PartFile:
         os.fsync(self.file.fileno())
 
     def commit(self) -> None:
-        """Give the file its name, in place of any that had it, in a way that survives a power cut."""
+        """Give the file its name, in place of any that had it."""
         self.temporary.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+
+    def sync_name(self) -> None:
+        """Put the name on the disk too, where the file system can do that."""
+        with contextlib.suppress(OSError):
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def discard(self) -> None:
         """Remove the file; its open descriptor stays usable. Idempotent."""

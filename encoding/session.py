@@ -257,6 +257,7 @@ class Session:
             self._check_running()
             part.commit()
             self._state = _State.DONE
+        part.sync_name()
         return Artifact(
             path=spec.path,
             format=spec.format,

@@ -51,13 +51,6 @@ def test_an_odd_size_gives_one_file_in_200_encodes(tmp_path: Path, suffix: str) 
     assert len(found) == 1
 
 
-def test_a_size_17_blocks_wide_gives_one_file(tmp_path: Path) -> None:
-    """272 pixels are 17 macroblocks: the width at which x264's vector code ran over its rows most often."""
-    clip = textured(9, 480, 272)
-    planes = pack(clip, YUV420P)[:-1].view(9, -1)
-    assert len({digest(tmp_path / "clip.mp4", clip, planes) for _ in range(12)}) == 1
-
-
 @pytest.mark.parametrize("suffix", [".mp4", ".webm"])
 def test_the_number_of_cores_does_not_show(tmp_path: Path, suffix: str) -> None:
     """A process that may use one core writes the same file."""
