@@ -6,53 +6,24 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Self
 
 import torch
 
 from encoding.base import Artifact, ChunkRecord, OutputSpec
 from encoding.bounded import BoundedQueue, QueueClosed
 from encoding.errors import BadFrames, EncodingError, SinkClosed, translate
-from encoding.frames import Packing
 from encoding.part import PartFile
 from encoding.transfer import Arrival, Stopped, Transfer, open_transfer
+from encoding.writer import Writer
 
 _ABORT_SECONDS = 0.08
 """How long `abort` waits for the thread: it stops between two frames, which take less at sane settings."""
-
-
-class Writer(Protocol):
-    """What a session feeds: one file format. Called on the session's thread, once it is made."""
-
-    packing: Packing
-
-    def add(self, frame: torch.Tensor) -> None:
-        """Take one frame, uint8 (frame_bytes,) in host memory, valid only during the call."""
-
-    def end_chunk(self) -> None:
-        """The last frame of a chunk was added."""
-
-    def drain(self) -> Iterator[None]:
-        """After the last frame: write what is held back, in short steps."""
-
-    def close(self) -> None:
-        """Complete the file's contents."""
-
-    def check(self, path: Path) -> None:
-        """Open the file at `path` again and count its frames.
-
-        Raises:
-            EncodingError: it is not what was to be written.
-        """
-
-    def abandon(self) -> None:
-        """Let go of everything held, complete or not. The file is closed already. Idempotent."""
 
 
 class _State(Enum):
@@ -185,7 +156,7 @@ class Session:
             arrival = self._transfer_from(frames.device).send(frames)
             self._queue.put(_Chunk(arrival, size, written))
         except QueueClosed:
-            self._check_open()
+            self._check_open()  # says why
             raise
 
     def _transfer_from(self, device: torch.device) -> Transfer:
@@ -210,6 +181,7 @@ class Session:
             self._settle(artifact, failure)
 
     def _settle(self, artifact: Artifact | None, failure: EncodingError | None) -> None:
+        self._transfers.clear()  # page-locked memory, while others may hold the sink for its result
         if artifact is None:
             self._part.discard()
         with contextlib.suppress(InvalidStateError):  # cancelled by whoever held the future
