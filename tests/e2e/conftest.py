@@ -37,7 +37,13 @@ class Served:
     def stop(self) -> int:
         """SIGTERM, and the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.ended(30)
+
+    def ended(self, seconds: float) -> int:
+        """The exit status, once there is one."""
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait(seconds)
 
 
 def start(data: Path, *flags: str, config: Path = Path("configs/tiny.yaml"), **variables: str) -> Served:

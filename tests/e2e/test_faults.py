@@ -25,7 +25,7 @@ def own(tmp_path: Path) -> Iterator[Served]:
     server = start(tmp_path / "data")
     yield server
     server.process.kill()
-    server.process.wait()
+    server.ended(5)
 
 
 def worker_of(server: Served) -> psutil.Process:

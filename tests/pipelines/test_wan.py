@@ -146,7 +146,7 @@ def test_the_boundary_is_the_requests_own(
         {"guidance_scale_2": 6.0},
         {"guidance_scale_2": 0.0},
         {"boundary_ratio": 0.5},
-        {"flow_shift": 3.0},
+        {"flow_shift": 9.0},
         {"seed": 0},
         {"prompt": "a blue square"},
         {"negative_prompt": ""},
