@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+import torch
 
 from tests.e2e.conftest import Served, finished, start
 from tests.e2e.test_first_video import SMALL, make
@@ -204,3 +205,40 @@ def test_what_would_be_served() -> None:
     assert ended.returncode == 0, ended.stderr
     for told in ("device: cpu", "formats: mp4", "tiny-wan-t2v, sora-2: t2v, 160x96, 17 frames"):
         assert told in ended.stdout
+
+
+def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
+    """One process a device: two jobs are in progress at once, and both videos are the same."""
+    server = start(tmp_path / "data", "--engine.devices", "cpu,cpu")
+    try:
+        with server.client() as client:
+            until(lambda: len(psutil.Process(server.process.pid).children()) == 2, 30)
+            made = [
+                client.post("/v1/videos", json=LONG | {"num_inference_steps": 30}).json()["id"] for _ in "ab"
+            ]
+
+            def running() -> bool:
+                states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]
+                return states == ["in_progress", "in_progress"]
+
+            until(running, 60)
+            assert [finished(client, video_id)["status"] for video_id in made] == ["completed", "completed"]
+            first, second = (client.get(f"/v1/videos/{video_id}/content").content for video_id in made)
+            assert first == second
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_fixed_latent_for_every_request(tmp_path: Path) -> None:
+    """FIXED_LATENT_PATH is read when a request needs it, not at the start; the seed has no say then."""
+    path = tmp_path / "noise.pt"
+    server = start(tmp_path / "data", FIXED_LATENT_PATH=str(path))
+    try:
+        with server.client() as client:
+            missing = client.post("/v1/videos/sync", json=SMALL)
+            assert (missing.status_code, missing.json()["error"]["code"]) == (400, "invalid_reference")
+            assert "noise.pt" in missing.json()["error"]["message"]
+            torch.save(torch.randn(16, 2, 4, 8), path)
+            assert make(client, seed=1).content == make(client, seed=2).content
+    finally:
+        assert server.stop() == 0

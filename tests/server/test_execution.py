@@ -1,0 +1,241 @@
+"""One task inside a worker: however it ends, nothing outlives it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import av.error
+import psutil
+import pytest
+import torch
+
+import encoding.part
+from encoding.base import OutputSpec
+from pipelines.base import Chunk, Control, GenerationParams, ModelInfo
+from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
+from server.engine.base import DeviceFree, EngineTask, Failed, Finished, Fragment, JobEvent, Progress, Started
+from server.engine.execution import Execution
+from tests.server.scripted import resolved
+
+FRAMES = 9
+
+
+class Clip:
+    """A pipeline that yields grey frames one by one, and does something before each."""
+
+    info: ModelInfo
+
+    def __init__(self, before: Callable[[int], None] = lambda _: None, value: float = 0.0) -> None:
+        self._before = before
+        self._value = value
+
+    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+        for output in range(params.num_outputs):
+            control.progress("denoise", output, params.num_outputs)
+            for frame in range(FRAMES):
+                self._before(frame)
+                control.progress("decode", frame, FRAMES)
+                yield Chunk(torch.full((3, 1, params.height, params.width), self._value), output)
+
+
+class Run:
+    """An execution with what it sent."""
+
+    def __init__(self, folder: Path, **changes: object) -> None:
+        params = replace(resolved().params, num_frames=FRAMES, width=64, height=32, **changes)  # type: ignore[arg-type]
+        outputs = tuple(
+            OutputSpec(folder / f"video-{index}.mp4", "mp4", 64, 32, FRAMES, Fraction(16))
+            for index in range(params.num_outputs)
+        )
+        self.events: list[JobEvent] = []
+        self.ended = threading.Event()
+        self.forgotten: list[str] = []
+        self.task = EngineTask("job", params, outputs)
+        self.execution = Execution(self.task, self._send, self.forgotten.append)
+
+    def _send(self, event: JobEvent) -> None:
+        self.events.append(event)
+        if isinstance(event, Finished | Failed):
+            self.ended.set()
+
+    def __call__(self, pipeline: Clip) -> JobEvent:
+        """The last event."""
+        self.execution.run(pipeline)
+        assert self.ended.wait(10)
+        return self.events[-1]
+
+    def kinds(self) -> list[type[JobEvent]]:
+        return [type(event) for event in self.events if not isinstance(event, Progress)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Threads and descriptors are counted around each test; of files, only whole videos may be there."""
+    gc.collect()
+    process = psutil.Process()
+    threads, descriptors = threading.active_count(), process.num_fds()
+    yield
+    end = time.monotonic() + 5
+    while time.monotonic() < end and (threading.active_count() > threads or process.num_fds() > descriptors):
+        gc.collect()
+        time.sleep(0.02)
+    assert threading.active_count() <= threads
+    assert process.num_fds() <= descriptors
+    assert [path for path in tmp_path.rglob("*") if path.name.endswith(".part")] == []
+
+
+def raising(error: Exception, at: int) -> Callable[[int], None]:
+    def before(frame: int) -> None:
+        if frame == at:
+            raise error
+
+    return before
+
+
+def test_a_task_that_succeeds(tmp_path: Path) -> None:
+    """Started, device free, finished: with the file, and the four times that a client is told."""
+    run = Run(tmp_path)
+    last = run(Clip())
+    assert isinstance(last, Finished)
+    assert run.kinds() == [Started, DeviceFree, Finished]
+    assert last.artifacts[0].path.exists()
+    assert last.artifacts[0].num_frames == FRAMES
+    assert set(last.timings) == {"generation", "denoise", "decode", "encode"}
+    assert run.forgotten == ["job"]
+
+
+def test_two_outputs_are_two_files(tmp_path: Path) -> None:
+    """Each with all of its frames, in one last event."""
+    last = Run(tmp_path, num_outputs=2)(Clip())
+    assert isinstance(last, Finished)
+    assert [artifact.path.name for artifact in last.artifacts] == ["video-0.mp4", "video-1.mp4"]
+    assert all(artifact.path.exists() for artifact in last.artifacts)
+
+
+def test_a_live_task_sends_its_fragments(tmp_path: Path) -> None:
+    """A fragmented MP4, all of it before the end."""
+    run = Run(tmp_path)
+    run.execution.task = replace(run.task, live=True)
+    assert isinstance(run(Clip()), Finished)
+    stream = b"".join(event.data for event in run.events if isinstance(event, Fragment))
+    assert stream[4:8] == b"ftyp"
+    assert stream.count(b"moof") >= 1
+
+
+@pytest.mark.parametrize("at", [0, 4, FRAMES - 1])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OutOfMemory("too large"), "out_of_memory"),
+        (BadOutput("NaN"), "internal_error"),
+        (InvalidParams("latents", "wrong shape"), "invalid_reference"),
+        (RuntimeError("/secret/path"), "internal_error"),
+        (av.error.FFmpegError(-5, "encoder"), "internal_error"),
+    ],
+)
+def test_a_failure_while_frames_are_made(tmp_path: Path, error: Exception, code: str, at: int) -> None:
+    """Before the first frame, in the middle, at the last: one error, no file, no path in the message."""
+    run = Run(tmp_path)
+    last = run(Clip(raising(error, at)))
+    assert isinstance(last, Failed)
+    assert last.code == code
+    assert "/secret" not in last.message
+    assert run.kinds() == [Started, DeviceFree, Failed]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_of_the_second_output(tmp_path: Path) -> None:
+    """It fails the job, whatever became of the first output."""
+    frames = 0
+
+    def before(_frame: int) -> None:
+        nonlocal frames
+        frames += 1
+        if frames == FRAMES + 3:
+            raise OutOfMemory("too large")
+
+    last = Run(tmp_path, num_outputs=2)(Clip(before))
+    assert isinstance(last, Failed)
+    assert last.code == "out_of_memory"
+
+
+def test_frames_that_are_not_finite(tmp_path: Path) -> None:
+    """NaN ends in an error of encoding, and in no file."""
+    last = Run(tmp_path)(Clip(value=float("nan")))
+    assert isinstance(last, Failed)
+    assert last.code == "encoding_failed"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_when_the_file_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up at the last moment: storage_failed, after the device was already free."""
+
+    def full(_self: object) -> None:
+        raise OSError(28, os.strerror(28), str(tmp_path))
+
+    monkeypatch.setattr(encoding.part.PartFile, "sync", full)
+    run = Run(tmp_path)
+    last = run(Clip())
+    assert isinstance(last, Failed)
+    assert last.code == "storage_failed"
+    assert str(tmp_path) not in last.message
+    assert run.kinds() == [Started, DeviceFree, Failed]
+
+
+def test_what_the_encoder_refuses_is_found_before_the_first_step(tmp_path: Path) -> None:
+    """An option that no encoder takes costs no time on the device."""
+    run = Run(tmp_path)
+    refused = replace(run.task.outputs[0], codec_options={"preset": "fastest"})
+    run.execution.task = replace(run.task, outputs=(refused,))
+    begun: list[int] = []
+    last = run(Clip(begun.append))
+    assert isinstance(last, Failed)
+    assert last.code == "encoding_failed"
+    assert begun == []
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_cancel_while_frames_are_made(tmp_path: Path, at: int) -> None:
+    """From another thread: the job ends as cancelled at its next call."""
+    run = Run(tmp_path)
+
+    def before(frame: int) -> None:
+        if frame == at:
+            canceller = threading.Thread(target=run.execution.cancel)
+            canceller.start()
+            canceller.join()
+
+    last = run(Clip(before))
+    assert isinstance(last, Failed)
+    assert last.code == "cancelled"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancel_before_the_start(tmp_path: Path) -> None:
+    """A task that was cancelled while it waited makes nothing."""
+    run = Run(tmp_path)
+    run.execution.cancel()
+    begun: list[int] = []
+    last = run(Clip(begun.append))
+    assert isinstance(last, Failed)
+    assert last.code == "cancelled"
+    assert begun == []
+
+
+def test_three_good_tasks_after_a_bad_one(tmp_path: Path) -> None:
+    """The same bytes as without it."""
+    first = Run(tmp_path)(Clip())
+    Run(tmp_path)(Clip(raising(RuntimeError("bad"), 3)))
+    assert isinstance(first, Finished)
+    content = first.artifacts[0].path.read_bytes()
+    for _ in range(3):
+        last = Run(tmp_path)(Clip())
+        assert isinstance(last, Finished)
+        assert last.artifacts[0].path.read_bytes() == content
