@@ -41,7 +41,7 @@ _SCHEDULER = {
 def write_t2v_a14b(folder: Path) -> Path:
     """Write the architecture of Wan2.2-T2V-A14B: two experts of 14B, UMT5-XXL, the z16 VAE."""
     expert = {"_class_name": "WanTransformer3DModel"}
-    parts = {
+    parts: dict[str, tuple[str, str, dict[str, Any]]] = {
         "transformer": ("diffusers", "WanTransformer3DModel", expert),
         "transformer_2": ("diffusers", "WanTransformer3DModel", expert),
         "vae": ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"}),

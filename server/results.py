@@ -12,10 +12,10 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from encoding.formats import FORMATS
+from server.answers import VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.errors import ApiError, BadRequest, JobFailed
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
-from server.schemas import VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.services import Services
 from server.video import server_timing
 from server.waiting import patiently

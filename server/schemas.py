@@ -1,4 +1,4 @@
-"""The wire: what a request may say and what answers look like. Types and bounds, no logic.
+"""What a request may say: types and bounds, no logic. Answers are in `server.answers`.
 
 The OpenAPI document and the README's table of fields are made from these descriptions.
 """
@@ -22,7 +22,6 @@ TOP_LEVEL_ONLY = REFERENCES | {"prompt", "model", "response_format", "stream", "
 """What `extra_params` cannot hold: the words, the files, and where the answer goes."""
 
 ResponseFormat = Literal["video_bytes", "video_path", "b64_json", "url"]
-VideoStatus = Literal["queued", "in_progress", "completed", "failed"]
 
 
 def rate_on_wire(rate: Fraction) -> int | float | str:
@@ -211,124 +210,3 @@ class VideoGenerationRequest(Wire):
     metadata: Any = Field(None, description="accepted, without effect")
     characters: list[Any] | None = Field(None, description="accepted while empty, without effect")
     preencode_mp4: Any = Field(None, description="accepted, without effect: it is always so")
-
-
-class VideoError(Wire):
-    code: str
-    message: str
-
-
-class Video(Wire):
-    """A job and what it really uses, from the first answer on."""
-
-    id: str = Field(examples=["video_0123456789abcdef0123456789abcdef"])
-    object: Literal["video"] = "video"
-    created_at: int = Field(description="unix seconds")
-    completed_at: int | None = Field(None, description="unix seconds")
-    expires_at: int | None = Field(None, description="unix seconds; the file is gone then")
-    status: VideoStatus
-    progress: int = Field(ge=0, le=100, description="percent; 100 only when completed")
-    model: str
-    prompt: str
-    seconds: str = Field(examples=["4"])
-    size: str = Field(examples=["832x480"])
-    error: VideoError | None = None
-    remixed_from_video_id: str | None = None
-    num_frames: int
-    fps: Rate
-    seed: int
-    num_inference_steps: int
-    guidance_scale: float
-    guidance_scale_2: float | None = None
-    boundary_ratio: float | None = None
-    output_format: str
-    stage: str | None = Field(None, description="what the worker does now")
-    queue_position: int | None = Field(None, description="jobs before this one")
-    timings: dict[str, float] | None = Field(None, description="milliseconds, as in `Server-Timing`")
-
-
-class VideoList(Wire):
-    object: Literal["list"] = "list"
-    data: list[Video]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
-
-class VideoDeleted(Wire):
-    id: str
-    object: Literal["video.deleted"] = "video.deleted"
-    deleted: Literal[True] = True
-
-
-class VideoPathResult(Wire):
-    video_id: str
-    video_path: str
-
-
-class VideoBytesResult(Wire):
-    video_id: str
-    video_bytes: str = Field(description="base64")
-
-
-class VideoUrlResult(Wire):
-    video_id: str
-    url: str
-
-
-class ModelDefaultsBody(Wire):
-    """What a request that names only a prompt gets."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    width: int
-    height: int
-    num_frames: int
-    fps: Rate
-    num_inference_steps: int
-    guidance_scale: float
-    guidance_scale_2: float | None
-    boundary_ratio: float | None
-    flow_shift: float
-    negative_prompt: str
-    max_sequence_length: int
-
-
-class ModelLimitsBody(Wire):
-    model_config = ConfigDict(from_attributes=True)
-
-    max_pixels: int
-    max_num_frames: int
-
-
-class ModelCard(Wire):
-    """A served model; made from a `pipelines.base.ModelInfo` by `model_validate`."""
-
-    model_config = ConfigDict(from_attributes=True, extra="ignore")
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int = Field(0, description="unix seconds; 0 where it is not known")
-    owned_by: str = "reelserve"
-    aliases: tuple[str, ...]
-    task: Literal["t2v", "i2v", "ti2v"]
-    defaults: ModelDefaultsBody
-    limits: ModelLimitsBody
-
-
-class ModelList(Wire):
-    object: Literal["list"] = "list"
-    data: list[ModelCard]
-
-
-class ErrorDetail(Wire):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(Wire):
-    """Every answer that is not a result."""
-
-    error: ErrorDetail

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from server.answers import Video, VideoError
 from server.dispatcher import Dispatcher
 from server.jobs import Job, JobStatus
-from server.schemas import Video, VideoError
 
 
 def to_video(job: Job, dispatcher: Dispatcher) -> Video:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from server.answers import ModelCard, ModelList
 from server.echo import shown
 from server.errors import ModelNotFound
-from server.schemas import ModelCard, ModelList
 from server.services import ServicesDep
 
 router = APIRouter(tags=["models"])

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from server.answers import Video, VideoDeleted, VideoList
 from server.intake import submit
-from server.openapi import REQUEST_BODY
+from server.openapi import request_body
 from server.results import as_stream, completed, result
-from server.schemas import Video, VideoDeleted, VideoList
 from server.services import ServicesDep
 from server.video import to_video
 from server.waiting import patiently
@@ -18,7 +18,7 @@ from server.waiting import patiently
 router = APIRouter(tags=["videos"])
 
 
-@router.post("/v1/videos", response_model=Video, openapi_extra=REQUEST_BODY)
+@router.post("/v1/videos", response_model=Video, openapi_extra=request_body())
 async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
     """Queue a video; the answer says what will really be made."""
     submitted = await submit(request, services, waits=False)
@@ -27,8 +27,8 @@ async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
     return JSONResponse(video.model_dump(mode="json"), status, submitted.headers)
 
 
-@router.post("/v1/videos/generations", openapi_extra=REQUEST_BODY)
-@router.post("/v1/videos/sync", openapi_extra=REQUEST_BODY)
+@router.post("/v1/videos/generations", openapi_extra=request_body())
+@router.post("/v1/videos/sync", openapi_extra=request_body())
 async def generate_video(request: Request, services: ServicesDep) -> Response:
     """Make a video and answer with it; a client that goes away cancels it."""
     submitted = await submit(request, services, waits=True)

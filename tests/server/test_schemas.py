@@ -7,18 +7,9 @@ import openai.types
 import pytest
 from pydantic import ValidationError
 
+from server.answers import ErrorBody, ErrorDetail, ModelCard, Video, VideoDeleted, VideoList
 from server.kinds import spellings
-from server.schemas import (
-    TOLERATED,
-    ErrorBody,
-    ErrorDetail,
-    ModelCard,
-    Video,
-    VideoDeleted,
-    VideoGenerationRequest,
-    VideoList,
-    rate_on_wire,
-)
+from server.schemas import TOLERATED, VideoGenerationRequest, rate_on_wire
 from tests.server.door import CAPABILITIES
 
 
