@@ -26,8 +26,8 @@ from server.engine.base import (
 )
 from server.errors import IllegalMove, NotFound, QueueFull
 from server.jobs import Job, JobError, JobStatus, StoredFile
+from server.live import LiveJob, Slot
 from server.metrics import Metrics
-from server.progress import JobProgress
 from server.store import Store
 
 logger = logging.getLogger("reelserve.jobs")
@@ -35,27 +35,6 @@ logger = logging.getLogger("reelserve.jobs")
 CANCELLED = JobError("cancelled", "the job was cancelled")
 QUEUE_RETRY_S = 10
 """What a client is told to wait when the queue is full."""
-
-
-class LiveJob:
-    """A job that is queued or running in this process."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.progress = JobProgress()
-        self.ended = asyncio.Event()
-        """Set when the store holds the job's last state, or has forgotten it."""
-        self.fragments: asyncio.Queue[bytes | None] = asyncio.Queue()
-        """Pieces of a streamed job as they are made; None after the last one."""
-        self.stored = asyncio.Event()
-        """Set when the store knows the job; nothing else happens to it before."""
-        self.cancelled: JobError | None = None
-        """Why it is to end, wherever on its way it is."""
-
-    def end(self) -> None:
-        """Let go of all who wait for it."""
-        self.fragments.put_nowait(None)
-        self.ended.set()
 
 
 class Dispatcher:
@@ -221,7 +200,7 @@ class Dispatcher:
             self._spawn(self._run(self._live[self._waiting.popleft()]))
 
     async def _run(self, live: LiveJob) -> None:
-        slot = _Slot(self._slots)
+        slot = Slot(self._slots)
         await live.stored.wait()
         try:
             if live.cancelled is not None:
@@ -323,18 +302,6 @@ class Dispatcher:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-class _Slot:
-    """A place on the engine, given back once however often it is released."""
-
-    def __init__(self, slots: asyncio.Semaphore) -> None:
-        self._slots: asyncio.Semaphore | None = slots
-
-    def release(self) -> None:
-        if self._slots is not None:
-            self._slots.release()
-            self._slots = None
 
 
 def _now_us() -> int:

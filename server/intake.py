@@ -9,9 +9,9 @@ from pathlib import Path
 
 from fastapi import Request
 
-from server.dispatcher import LiveJob
 from server.errors import BadField
 from server.jobs import Job, new_job_id
+from server.live import LiveJob
 from server.params import Resolved, resolve
 from server.parsing import parse_request
 from server.schemas import Reference, VideoGenerationRequest

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from server.dispatcher import CANCELLED, LiveJob
+from server.dispatcher import CANCELLED
 from server.jobs import JobError
+from server.live import LiveJob
 from server.services import Services
 
 T = TypeVar("T")

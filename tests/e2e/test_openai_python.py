@@ -11,7 +11,7 @@ from openai import OpenAI
 from PIL import Image
 
 from tests.e2e.conftest import Served
-from tests.e2e.test_first_video import video_of
+from tests.e2e.requests import video_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The Sora API is scheduled:DeprecationWarning"  # of the hosted service, not of this one

@@ -1,0 +1,41 @@
+"""A job between its creation and its end, as this process knows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from server.jobs import Job, JobError
+from server.progress import JobProgress
+
+
+class LiveJob:
+    """A job that is queued or running in this process."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.progress = JobProgress()
+        self.ended = asyncio.Event()
+        """Set when the store holds the job's last state, or has forgotten it."""
+        self.fragments: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """Pieces of a streamed job as they are made; None after the last one."""
+        self.stored = asyncio.Event()
+        """Set when the store knows the job; nothing else happens to it before."""
+        self.cancelled: JobError | None = None
+        """Why it is to end, wherever on its way it is."""
+
+    def end(self) -> None:
+        """Let go of all who wait for it."""
+        self.fragments.put_nowait(None)
+        self.ended.set()
+
+
+class Slot:
+    """A place on the engine, given back once however often it is released."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots: asyncio.Semaphore | None = slots
+
+    def release(self) -> None:
+        if self._slots is not None:
+            self._slots.release()
+            self._slots = None

@@ -1,0 +1,36 @@
+"""Requests that the end-to-end tests make, and what comes back."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+from typing import Any
+
+import httpx
+import torch
+from PIL import Image
+
+from tests.encoding.judge import watch
+
+SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
+
+
+def video_of(content: bytes) -> tuple[tuple[int, int], int, Fraction]:
+    """Size, number of frames and rate, by another decoder."""
+    video = watch(content)
+    return video.size, len(video.times), video.rate
+
+
+def tensor_of(content: bytes) -> dict[str, Any]:
+    loaded: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+    return loaded
+
+
+def make(client: httpx.Client, **fields: Any) -> httpx.Response:
+    return client.post("/v1/videos/sync", json=SMALL | fields).raise_for_status()
+
+
+def png(width: int = 64, height: int = 32) -> bytes:
+    buffer = io.BytesIO()
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(buffer, "PNG")
+    return buffer.getvalue()
