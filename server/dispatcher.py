@@ -108,7 +108,8 @@ class Dispatcher:
         except BaseException:
             self._forget(live)
             raise
-        live.stored.set()
+        finally:
+            live.stored.set()
         self._metrics.created.inc()
         self._arrived.set()
         return live
@@ -201,8 +202,10 @@ class Dispatcher:
 
     async def _run(self, live: LiveJob) -> None:
         slot = Slot(self._slots)
-        await live.stored.wait()
         try:
+            await live.stored.wait()
+            if live.ended.is_set():  # the store did not take it
+                return
             if live.cancelled is not None:
                 await self._fail(live, live.cancelled)
                 return

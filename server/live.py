@@ -19,7 +19,7 @@ class LiveJob:
         self.fragments: asyncio.Queue[bytes | None] = asyncio.Queue()
         """Pieces of a streamed job as they are made; None after the last one."""
         self.stored = asyncio.Event()
-        """Set when the store knows the job; nothing else happens to it before."""
+        """Set when the store knows the job, or has refused it; nothing else happens to it before."""
         self.cancelled: JobError | None = None
         """Why it is to end, wherever on its way it is."""
 

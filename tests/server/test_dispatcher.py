@@ -116,6 +116,25 @@ async def test_many_at_once_do_not_pass_the_bound(bench: Bench) -> None:
     assert bench.dispatcher.depth == 3
 
 
+async def test_a_job_that_cannot_be_written_down_takes_no_place(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk under the database refuses the job; the next one runs as if it had never been."""
+
+    async def full(_job: Job) -> None:
+        await asyncio.sleep(0.05)  # long enough for the queue to hand it out
+        raise OSError(28, "No space left on device")
+
+    refused, following = new_job(), new_job()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "add", full)
+        with pytest.raises(OSError, match="No space"):
+            await bench.dispatcher.submit(refused)
+    await bench.dispatcher.submit(following)
+    await bench.status(following, JobStatus.IN_PROGRESS)
+    assert bench.engine.begun == [following.id]
+
+
 @pytest.mark.parametrize("code", ["out_of_memory", "worker_crashed", "encoding_failed"])
 async def test_a_failed_job_says_why_and_leaves_no_file(bench: Bench, code: JobErrorCode) -> None:
     """The error is kept, the folders are gone, and the next job runs."""
