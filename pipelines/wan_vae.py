@@ -1,0 +1,161 @@
+"""The streaming decoder of Wan's VAEs (z16 of Wan 2.1 and 2.2 A14B, z48 of Wan 2.2 5B).
+
+A causal convolution looks at two earlier frames of its input and no more. Each keeps just those, zeros at the
+start, so that after the first latent frame every step is the same function of (latents, caches) to
+(frames, caches), whatever has been decoded before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from diffusers import AutoencoderKLWan
+from diffusers.models.autoencoders.autoencoder_kl_wan import (
+    WanCausalConv3d,
+    WanMidBlock,
+    WanResample,
+    WanResidualBlock,
+    WanResidualUpBlock,
+    WanUpBlock,
+    unpatchify,
+)
+
+CACHE_FRAMES = 2
+"""Earlier frames under a causal kernel of three."""
+
+
+class StreamingDecoder:
+    """Decodes latents step by step with a VAE's own modules; holds no state between or during decodes."""
+
+    def __init__(self, vae: AutoencoderKLWan, *, chunk: int = 1, exact: bool = False) -> None:
+        """`chunk`: latent frames a step, at least 1; more of them take more memory.
+
+        `exact`: the same bits as `AutoencoderKLWan.decode` on the same device, in the same dtype. That takes
+        one latent frame a step, whatever `chunk` says. Without it results may differ by rounding.
+        """
+        if chunk < 1:
+            raise ValueError(f"chunk is {chunk}; allowed: 1 and above")
+        self._vae = vae
+        self._chunk = 1 if exact else chunk
+
+    def decode(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the frames of `latents` in order, each stretch as soon as it is finished.
+
+        `latents`: (1, z_dim, T, H, W), T ≥ 1, de-normalised as `AutoencoderKLWan.decode` takes them, in the
+        VAE's dtype, on its device. Yields (3, t, H · scale, W · scale) in [-1, 1] in that dtype: one frame
+        for the first latent frame, a step of its own, then four for each of the next `chunk` latent frames.
+
+        Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
+
+        Raises:
+            ValueError: latents of another shape.
+        """
+        allowed = (1, self._vae.config.z_dim)
+        if latents.ndim != 5 or tuple(latents.shape[:2]) != allowed or latents.shape[2] < 1:
+            raise ValueError(
+                f"latents are {tuple(latents.shape)}; allowed: {allowed} + (T ≥ 1, height, width)"
+            )
+        return self._stream(latents)
+
+    @torch.inference_mode()
+    def _stream(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+        self._move_to_device()
+        latents = self._vae.post_quant_conv(latents)
+        caches: list[torch.Tensor] = []
+        # Nothing here may hold on to what was yielded: the next step would have to fit beside it.
+        yield self._step(latents[:, :, :1], _Step(caches, first=True))
+        for start in range(1, latents.shape[2], self._chunk):
+            yield self._step(latents[:, :, start : start + self._chunk], _Step(caches))
+
+    def _move_to_device(self) -> None:
+        """Where the VAE is offloaded: what accelerate would do before `AutoencoderKLWan.decode`."""
+        hook = getattr(self._vae, "_hf_hook", None)
+        if hook is not None:
+            hook.pre_forward(self._vae)
+
+    def _step(self, latents: torch.Tensor, step: _Step) -> torch.Tensor:
+        """(1, z_dim, t, H, W) after `post_quant_conv` to frames (3, t', H · scale, W · scale)."""
+        decoder = self._vae.decoder
+        x = _mid(decoder.mid_block, step.conv(decoder.conv_in, latents), step)
+        for block in decoder.up_blocks:
+            x = _up(block, x, step)
+        x = step.conv(decoder.conv_out, decoder.nonlinearity(decoder.norm_out(x)))
+        if self._vae.config.patch_size is not None:
+            x = unpatchify(x, patch_size=self._vae.config.patch_size)
+        return x.clamp(-1, 1)[0]
+
+
+class _Step:
+    """One walk through the decoder: gives each causal convolution its earlier frames and keeps the next."""
+
+    def __init__(self, caches: list[torch.Tensor], *, first: bool = False) -> None:
+        """`caches`: (1, channels, 2, height, width) for each convolution in the order of the walk; updated.
+
+        The first step starts from none and fills them in.
+        """
+        self.first = first
+        self._caches = caches
+        self._position = -1
+
+    def conv(self, conv: WanCausalConv3d, x: torch.Tensor) -> torch.Tensor:
+        """`conv` over `x`, (1, channels, t, height, width), and the frames before it."""
+        position = self._next(x)
+        cache = self._caches[position]
+        self._caches[position] = _last_frames(cache, x)
+        result: torch.Tensor = conv(x, cache)
+        return result
+
+    def doubled(self, time_conv: WanCausalConv3d, x: torch.Tensor) -> torch.Tensor:
+        """Two frames for each of `x`. The first latent frame skips this and leaves no trace in the cache."""
+        if self.first:
+            self._next(x)
+            return x
+        batch, channels, frames, height, width = x.shape
+        pairs = self.conv(time_conv, x).reshape(batch, 2, channels, frames, height, width)
+        return pairs.permute(0, 2, 3, 1, 4, 5).flatten(2, 3)
+
+    def _next(self, x: torch.Tensor) -> int:
+        if self.first:
+            self._caches.append(x.new_zeros(*x.shape[:2], CACHE_FRAMES, *x.shape[3:]))
+        self._position += 1
+        return self._position
+
+
+def _last_frames(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The last two frames of `cache` followed by `x`, in memory of their own."""
+    if x.shape[2] >= CACHE_FRAMES:
+        return x[:, :, -CACHE_FRAMES:].clone()
+    return torch.cat([cache[:, :, x.shape[2] :], x], dim=2)
+
+
+def _mid(block: WanMidBlock, x: torch.Tensor, step: _Step) -> torch.Tensor:
+    x = _residual(block.resnets[0], x, step)
+    for attention, resnet in zip(block.attentions, block.resnets[1:], strict=True):
+        x = _residual(resnet, attention(x), step)
+    return x
+
+
+def _up(block: WanUpBlock | WanResidualUpBlock, x: torch.Tensor, step: _Step) -> torch.Tensor:
+    entered = x
+    for resnet in block.resnets:
+        x = _residual(resnet, x, step)
+    if isinstance(block, WanUpBlock):
+        return x if block.upsamplers is None else _upsample(block.upsamplers[0], x, step)
+    if block.upsampler is not None:
+        x = _upsample(block.upsampler, x, step) + block.avg_shortcut(entered, first_chunk=step.first)
+    return x
+
+
+def _residual(block: WanResidualBlock, x: torch.Tensor, step: _Step) -> torch.Tensor:
+    shortcut: torch.Tensor = block.conv_shortcut(x)
+    x = step.conv(block.conv1, block.nonlinearity(block.norm1(x)))
+    x = step.conv(block.conv2, block.nonlinearity(block.norm2(x)))
+    return x + shortcut
+
+
+def _upsample(resample: WanResample, x: torch.Tensor, step: _Step) -> torch.Tensor:
+    if resample.mode == "upsample3d":
+        x = step.doubled(resample.time_conv, x)
+    frames: torch.Tensor = resample.resample(x.transpose(1, 2).flatten(0, 1))
+    return frames.reshape(x.shape[0], x.shape[2], *frames.shape[1:]).transpose(1, 2)
