@@ -156,8 +156,10 @@ class Chunk:
 class Control(Protocol):
     """The driver's side of a running generation."""
 
-    def progress(self, stage: Stage, step: int, steps: int) -> None:
+    def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
         """Say that `step` of `steps` of `stage` is done (0 when it begins).
+
+        `cost` is the share of the stage's time that is done, 0 to 1, where steps take different times.
 
         Raises:
             Cancelled: the job should stop here. Pipelines let it pass.

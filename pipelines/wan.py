@@ -161,10 +161,11 @@ class Wan:
         scheduler = scheduler_for(params, self._pipe.scheduler, self._device)
         steps = len(scheduler.timesteps)
 
-        def step_done(done: int) -> None:
-            control.progress("denoise", output * steps + done, params.num_outputs * steps)
+        def step_done(done: int, cost: float) -> None:
+            whole = (output + cost) / params.num_outputs
+            control.progress("denoise", output * steps + done, params.num_outputs * steps, whole)
 
-        step_done(0)
+        step_done(0, 0.0)
         latents = denoise(noise.to(self._device), experts, embeddings, condition, scheduler, step_done)
         if not bool(torch.isfinite(latents).all()):
             raise BadOutput("the denoised latents hold NaN or infinity")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -26,6 +27,11 @@ class Expert:
     @property
     def guided(self) -> bool:
         return self.guidance_scale > 1
+
+    @property
+    def passes(self) -> int:
+        """Calls of the transformer that one step takes."""
+        return 2 if self.guided else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +73,20 @@ def denoise(
     embeddings: Embeddings,
     condition: Condition,
     scheduler: Any,
-    step_done: Callable[[int], None],
+    step_done: Callable[[int, float], None],
 ) -> torch.Tensor:
     """Noise (1, C, T, H, W), float32 → normalized latents of the same kind.
 
-    `step_done(n)` is called after each of the scheduler's steps; what it raises ends the loop.
+    `step_done(n, cost)` is called after each of the scheduler's steps, with the share of all passes that is
+    done; what it raises ends the loop.
     """
     # One copy of the times on the host: choosing the expert must not wait for the device.
     times: list[float] = scheduler.timesteps.tolist()
+    passes = list(accumulate(experts.at(time).passes for time in times))
     for step, (time, t) in enumerate(zip(times, scheduler.timesteps, strict=True)):
         prediction = _predict(experts.at(time), embeddings, *condition.inputs(latents, t))
         latents = scheduler.step(prediction, t, latents, return_dict=False)[0]
-        step_done(step + 1)
+        step_done(step + 1, passes[step] / passes[-1])
     return condition.finish(latents)
 
 

@@ -224,8 +224,8 @@ class Dispatcher:
         match event:
             case Started():
                 live.job = await self._store.move(live.job.id, JobStatus.IN_PROGRESS, started_us=_now_us())
-            case Progress(_, stage, step, steps):
-                live.progress.note(stage, step, steps)
+            case Progress():
+                live.progress.note(event)
             case Fragment(_, data):
                 live.fragments.put_nowait(data)
             case Failed(_, "cancelled", _) if live.cancelled is not None:

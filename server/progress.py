@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from pipelines.base import Stage
+from server.engine.base import Progress
 
 SHARES: Mapping[Stage, float] = MappingProxyType({"prompt": 3, "image": 2, "denoise": 75, "decode": 19})
 """Percent that each stage is worth; the last one is kept for the finished file."""
@@ -16,18 +17,23 @@ class JobProgress:
 
     def __init__(self) -> None:
         self._done: dict[Stage, float] = {}
-        self.stage: Stage | None = None
+        self.last: Progress | None = None
+        """What the worker said last."""
         self.percent = 0
 
-    def note(self, stage: Stage, step: int, steps: int) -> None:
-        """`step` of `steps` of `stage` are done."""
-        self.stage = stage
-        self._done[stage] = step / steps
-        # A stage that does not come (no image) is made good when a later one begins.
-        done = sum(
-            share * (1 if self._passed(name) else self._done.get(name, 0)) for name, share in SHARES.items()
-        )
+    @property
+    def stage(self) -> Stage | None:
+        return None if self.last is None else self.last.stage
+
+    def note(self, event: Progress) -> None:
+        """Take in what the worker says."""
+        self.last = event
+        self._done[event.stage] = event.cost
+        done = sum(share * self._share_done(stage) for stage, share in SHARES.items())
         self.percent = max(self.percent, int(done))
 
-    def _passed(self, stage: Stage) -> bool:
-        return stage in ("prompt", "image") and ("denoise" in self._done or "decode" in self._done)
+    def _share_done(self, stage: Stage) -> float:
+        # A stage that does not come (no image) is made good when a later one begins.
+        if stage in ("prompt", "image") and self._done.keys() & {"denoise", "decode"}:
+            return 1
+        return self._done.get(stage, 0)

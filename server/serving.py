@@ -136,7 +136,7 @@ async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
     async with aclosing(engine.run(EngineTask("generate", params, (spec,)))) as events:
         async for event in events:
             if isinstance(event, Progress):
-                progress.note(event.stage, event.step, event.steps)
+                progress.note(event)
                 _bar(progress)
             if isinstance(event, Failed):
                 raise StartError(f"{event.code}: {event.message}")

@@ -89,12 +89,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`step` of `steps` of `stage` are done, counted over all outputs of the job."""
+    """`step` of `steps` of `stage` are done, counted over all outputs of the job.
+
+    `cost` is the share of the stage's time that this is, 0 to 1.
+    """
 
     job_id: str
     stage: Stage
     step: int
     steps: int
+    cost: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,19 +52,19 @@ PRIVATE: Mapping[JobErrorCode, str] = MappingProxyType(
 class Control:
     """`pipelines.base.Control` of one task; keeps the time of each stage. Cancelled from another thread."""
 
-    def __init__(self, report: Callable[[Stage, int, int], None]) -> None:
+    def __init__(self, report: Callable[[Stage, int, int, float], None]) -> None:
         self._report = report
         self._cancelled = threading.Event()
         self._stage: Stage | None = None
         self._since = time.monotonic()
         self.seconds: dict[Stage, float] = {}
 
-    def progress(self, stage: Stage, step: int, steps: int) -> None:
+    def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
         """See `pipelines.base.Control.progress`."""
         if self._cancelled.is_set():
             raise Cancelled("the job was cancelled")
         self._clock(stage)
-        self._report(stage, step, steps)
+        self._report(stage, step, steps, step / steps if cost is None else cost)
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -96,7 +96,7 @@ class Execution:
         self._unfinished = len(task.outputs)
         self._lock = threading.Lock()
         self._generation = 0.0
-        self._control = Control(lambda stage, step, steps: send(Progress(task.job_id, stage, step, steps)))
+        self._control = Control(lambda *done: send(Progress(task.job_id, *done)))
 
     def cancel(self) -> None:
         """Stop at the next step or chunk; what is being encoded stops now."""

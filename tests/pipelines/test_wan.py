@@ -255,6 +255,9 @@ def test_progress_is_told_for_each_step_and_chunk(t2v: Wan, params: Make) -> Non
     control = Recorder()
     list(t2v.generate(params(t2v, num_frames=9), control))
     assert [call for call in control.calls if call[0] == "denoise"] == [("denoise", n, 3) for n in range(4)]
+    assert control.costs[0] == 0.0
+    assert control.costs == sorted(control.costs)
+    assert control.costs[-1] == 1.0
     assert [call for call in control.calls if call[0] == "decode"] == [("decode", n, 9) for n in (0, 1, 5, 9)]
 
 
@@ -309,3 +312,13 @@ def test_an_architecture_with_random_weights(t2v: Wan, params: Make, run: Run, t
     frames = run(model, params(model))
     assert frames.shape == (3, 5, 32, 64)
     assert bool(torch.isfinite(frames).all())
+
+
+def test_a_step_counts_by_its_passes(t2v: Wan, params: Make) -> None:
+    """With guidance on the second expert alone, its steps take two thirds of six passes."""
+    control = Recorder()
+    wanted = params(t2v, num_inference_steps=4, guidance_scale=1.0, guidance_scale_2=3.0)
+    low = calls_of(t2v._pipe.transformer_2, lambda: list(t2v.generate(wanted, control))) // 2
+    passes = [1] * (4 - low) + [2] * low
+    expected = [sum(passes[:done]) / sum(passes) for done in range(5)]
+    assert control.costs == pytest.approx(expected)

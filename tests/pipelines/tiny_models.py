@@ -40,9 +40,12 @@ class Recorder:
 
     cancel_at: tuple[Stage, int] | None = None
     calls: list[tuple[Stage, int, int]] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)
 
-    def progress(self, stage: Stage, step: int, steps: int) -> None:
+    def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
         self.calls.append((stage, step, steps))
+        if cost is not None:
+            self.costs.append(cost)
         if self.cancel_at == (stage, step):
             raise Cancelled("by the test")
 

@@ -94,7 +94,7 @@ class ScriptedEngine:
             self.fail(job_id, "cancelled")
 
     def progress(self, job_id: str, step: int, steps: int) -> None:
-        self._events[job_id].put_nowait(Progress(job_id, "denoise", step, steps))
+        self._events[job_id].put_nowait(Progress(job_id, "denoise", step, steps, step / steps))
 
     def free(self, job_id: str) -> None:
         self._events[job_id].put_nowait(DeviceFree(job_id))
