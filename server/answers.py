@@ -45,6 +45,28 @@ class Video(Wire):
     timings: dict[str, float] | None = Field(None, description="milliseconds, as in `Server-Timing`")
 
 
+class VideoEvent(Wire):
+    """What `GET /v1/videos/{id}/events` tells at every change."""
+
+    id: str
+    status: VideoStatus
+    progress: int = Field(ge=0, le=100, description="percent")
+    stage: str | None = None
+    step: int | None = Field(None, description="steps of the stage that are done")
+    steps: int | None = None
+    queue_position: int | None = None
+    error: VideoError | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("completed", "failed")
+
+    @property
+    def name(self) -> str:
+        """The event's type."""
+        return self.status if self.ended else "progress"
+
+
 class VideoList(Wire):
     object: Literal["list"] = "list"
     data: list[Video]

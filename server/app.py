@@ -8,12 +8,12 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from server import errors
+from server import errors, openapi
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
-from server.routes import content, health, models, videos
+from server.routes import content, events, health, models, videos
 from server.services import Services, make_services
 from server.settings import Settings
 
@@ -33,11 +33,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         summary="OpenAI-compatible video generation on your own GPUs",
         lifespan=lifespan,
         redirect_slashes=False,
+        responses=openapi.ANY_ERROR,
     )
     app.state.services = services
-    for routes in (videos, content, models, health):
+    for routes in (videos, events, content, models, health):
         app.include_router(routes.router)
     errors.install(app)
+    openapi.install(app)
     app.add_middleware(CanonicalPathMiddleware)
     app.add_middleware(RequestIdMiddleware)
     return app

@@ -26,8 +26,9 @@ from server.engine.base import (
 )
 from server.errors import IllegalMove, NotFound, QueueFull
 from server.jobs import Job, JobError, JobStatus, StoredFile
-from server.live import LiveJob, Slot
+from server.live import LiveJob, Signal, Slot
 from server.metrics import Metrics
+from server.pace import Pace
 from server.store import Store
 
 logger = logging.getLogger("reelserve.jobs")
@@ -63,6 +64,9 @@ class Dispatcher:
         self._arrived = asyncio.Event()
         self._slots = asyncio.Semaphore(engine.slots)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = Signal()
+        """Fired whenever a job here has changed, its place in the queue included."""
+        self.pace = Pace()
 
     async def start(self) -> None:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs."""
@@ -112,11 +116,16 @@ class Dispatcher:
             live.stored.set()
         self._metrics.created.inc()
         self._arrived.set()
+        self.changes.fire()
         return live
 
     def live(self, job_id: str) -> LiveJob | None:
         """The job, if it is queued or running."""
         return self._live.get(job_id)
+
+    def lives(self) -> dict[str, LiveJob]:
+        """All jobs that are queued or running now, by id."""
+        return dict(self._live)
 
     def position(self, job_id: str) -> int | None:
         """How many jobs are before it; None unless it waits."""
@@ -199,6 +208,7 @@ class Dispatcher:
                 self._arrived.clear()
                 await self._arrived.wait()
             self._spawn(self._run(self._live[self._waiting.popleft()]))
+            self.changes.fire()
 
     async def _run(self, live: LiveJob) -> None:
         slot = Slot(self._slots)
@@ -214,6 +224,7 @@ class Dispatcher:
                     if isinstance(event, DeviceFree):
                         slot.release()
                     await self._note(live, event)
+                    self.changes.fire()
         except Exception:  # a job must end, whatever went wrong with it
             logger.exception("job %s failed in the server", live.job.id)
             await self._fail(live, JobError("internal_error", "an error of the server ended the job"))
@@ -255,6 +266,7 @@ class Dispatcher:
         await asyncio.to_thread(self._uploads.remove, live.job.id)
         self._metrics.ended.labels("completed").inc()
         self._metrics.generation.observe(event.timings["generation"])
+        self.pace.note(event.timings["generation"])
         self._forget(live)
 
     async def _fail(self, live: LiveJob, error: JobError) -> None:
@@ -296,6 +308,7 @@ class Dispatcher:
             self._waiting.remove(live.job.id)
         self._live.pop(live.job.id, None)
         live.end()
+        self.changes.fire()
 
     def _remove_files(self, job_id: str) -> None:
         self._artifacts.remove(job_id)

@@ -39,3 +39,19 @@ class Slot:
         if self._slots is not None:
             self._slots.release()
             self._slots = None
+
+
+class Signal:
+    """Wakes all who wait for the next change of anything."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def next(self) -> asyncio.Event:
+        """Set at the next change; take it before looking, so that no change is missed."""
+        return self._next
+
+    def fire(self) -> None:
+        """Something changed."""
+        self._next.set()
+        self._next = asyncio.Event()

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from server.answers import Video, VideoError
+from server.answers import Video, VideoError, VideoEvent
 from server.dispatcher import Dispatcher
 from server.jobs import Job, JobStatus
+from server.live import LiveJob
+from server.services import Services
 
 
-def to_video(job: Job, dispatcher: Dispatcher) -> Video:
-    """The job object, with how far it is if it is queued or running here."""
-    live = dispatcher.live(job.id)
+async def look(video_id: str, services: Services) -> tuple[Video, LiveJob | None]:
+    """A job as it is now, and its live side if it is queued or running here.
+
+    Raises:
+        NotFound: there is none.
+    """
+    # Taken before the row is read: if the job ends in between, its progress still does not fall.
+    live = services.dispatcher.live(video_id)
+    return to_video(await services.store.get(video_id), live, services.dispatcher), live
+
+
+def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:
+    """The job object, with how far it is if it is live."""
     params, resolved = job.resolved.params, job.resolved
     running = live is not None and job.status is JobStatus.IN_PROGRESS
     return Video(
@@ -39,6 +51,21 @@ def to_video(job: Job, dispatcher: Dispatcher) -> Video:
         stage=live.progress.stage if live is not None and running else None,
         queue_position=dispatcher.position(job.id) if job.status is JobStatus.QUEUED else None,
         timings={name: round(value * 1000, 3) for name, value in job.timings.items()} or None,
+    )
+
+
+def to_event(video: Video, live: LiveJob | None) -> VideoEvent:
+    """What an event tells of a job: the job object's progress, and the step."""
+    said = live.progress.last if live is not None and video.stage is not None else None
+    return VideoEvent(
+        id=video.id,
+        status=video.status,
+        progress=video.progress,
+        stage=video.stage,
+        step=None if said is None else said.step,
+        steps=None if said is None else said.steps,
+        queue_position=video.queue_position,
+        error=video.error,
     )
 
 

@@ -8,27 +8,36 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.answers import Video, VideoDeleted, VideoList
+from server.errors import BadField, IllegalMove, JobFailed, NotFound
 from server.intake import submit
-from server.openapi import request_body
+from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body, waiting_answer
 from server.results import as_stream, completed, result
 from server.services import ServicesDep
-from server.video import to_video
+from server.video import look, to_video
 from server.waiting import patiently
 
 router = APIRouter(tags=["videos"])
 
+_UNKNOWN = error_answers(NotFound)
+_WAITING = waiting_answer() | error_answers(*REFUSED_AT_THE_DOOR, JobFailed)
 
-@router.post("/v1/videos", response_model=Video, openapi_extra=request_body())
+
+@router.post(
+    "/v1/videos",
+    response_model=Video,
+    responses=error_answers(*REFUSED_AT_THE_DOOR),
+    openapi_extra=request_body(),
+)
 async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
     """Queue a video; the answer says what will really be made."""
     submitted = await submit(request, services, waits=False)
-    video = to_video(submitted.live.job, services.dispatcher)
+    video = to_video(submitted.live.job, submitted.live, services.dispatcher)
     status = services.settings.server.create_status
     return JSONResponse(video.model_dump(mode="json"), status, submitted.headers)
 
 
-@router.post("/v1/videos/generations", openapi_extra=request_body())
-@router.post("/v1/videos/sync", openapi_extra=request_body())
+@router.post("/v1/videos/generations", responses=_WAITING, openapi_extra=request_body())
+@router.post("/v1/videos/sync", responses=_WAITING, openapi_extra=request_body())
 async def generate_video(request: Request, services: ServicesDep) -> Response:
     """Make a video and answer with it; a client that goes away cancels it."""
     submitted = await submit(request, services, waits=True)
@@ -41,33 +50,38 @@ async def generate_video(request: Request, services: ServicesDep) -> Response:
     return response
 
 
-@router.get("/v1/videos")
+@router.get("/v1/videos", responses=error_answers(BadField, NotFound))
 async def list_videos(
     services: ServicesDep,
-    after: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    order: Literal["asc", "desc"] = "desc",
+    after: Annotated[str | None, Query(description="id of the job before the first one")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="most jobs of the answer")] = 20,
+    order: Annotated[Literal["asc", "desc"], Query(description="by time of creation")] = "desc",
 ) -> VideoList:
     """Jobs by time of creation."""
+    lives = services.dispatcher.lives()
     jobs, more = await services.store.page(after=after, limit=limit, order=order)
-    data = [to_video(job, services.dispatcher) for job in jobs]
+    data = [to_video(job, lives.get(job.id), services.dispatcher) for job in jobs]
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     return VideoList(data=data, first_id=first, last_id=last, has_more=more)
 
 
-@router.get("/v1/videos/{video_id}")
-async def get_video(video_id: str, services: ServicesDep) -> Video:
-    """One job, as it is now."""
-    return to_video(await services.store.get(video_id), services.dispatcher)
+@router.get("/v1/videos/{video_id}", responses=_UNKNOWN)
+async def get_video(video_id: str, response: Response, services: ServicesDep) -> Video:
+    """One job, as it is now; the header `openai-poll-after-ms` says when to ask again."""
+    video, live = await look(video_id, services)
+    if live is not None and video.status in ("queued", "in_progress"):
+        wait = services.dispatcher.pace.poll_after_ms(live, video.queue_position)
+        response.headers["openai-poll-after-ms"] = str(wait)
+    return video
 
 
-@router.post("/v1/videos/{video_id}/cancel")
+@router.post("/v1/videos/{video_id}/cancel", responses=error_answers(NotFound, IllegalMove))
 async def cancel_video(video_id: str, services: ServicesDep) -> Video:
     """Stop a job; it is `failed` then, with the code `cancelled`."""
-    return to_video(await services.dispatcher.cancel(video_id), services.dispatcher)
+    return to_video(await services.dispatcher.cancel(video_id), None, services.dispatcher)
 
 
-@router.delete("/v1/videos/{video_id}")
+@router.delete("/v1/videos/{video_id}", responses=_UNKNOWN)
 async def delete_video(video_id: str, services: ServicesDep) -> VideoDeleted:
     """Stop a job if it runs, and forget it; its files are gone when the answer comes."""
     await services.dispatcher.delete(video_id)

@@ -1,0 +1,52 @@
+"""A job's way to its end, as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from server.answers import VideoEvent
+from server.errors import NotFound
+from server.jobs import Job
+from server.services import Services, ServicesDep
+from server.video import look, to_event
+
+router = APIRouter(tags=["videos"])
+
+
+async def _existing(video_id: str, services: ServicesDep) -> Job:
+    """The job, found before the stream begins: a wrong id is an ordinary 404."""
+    return await services.store.get(video_id)
+
+
+@router.get("/v1/videos/{video_id}/events", response_class=EventSourceResponse)
+async def get_events(
+    job: Annotated[Job, Depends(_existing)], services: ServicesDep
+) -> AsyncIterator[ServerSentEvent]:
+    """Status, stage, step, percent and place in the queue at every change, until the job has ended.
+
+    Events are named `progress`, and at last `completed`, `failed` or `deleted`. A comment is sent every 15 s.
+    """
+    last: VideoEvent | None = None
+    while True:
+        change = services.dispatcher.changes.next()
+        event = await _look(job.id, services)
+        if event is None:
+            yield ServerSentEvent(data={"id": job.id}, event="deleted")
+            return
+        if event != last:
+            yield ServerSentEvent(data=event, event=event.name)
+        if event.ended:
+            return
+        last = event
+        await change.wait()
+
+
+async def _look(video_id: str, services: Services) -> VideoEvent | None:
+    try:
+        return to_event(*await look(video_id, services))
+    except NotFound:
+        return None
