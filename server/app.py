@@ -47,13 +47,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def running(services: Services) -> AsyncIterator[None]:
-    """Open the store, start the workers and the queue; stop them in the opposite order."""
+    """Open the database, start the workers and the queue; stop them in the opposite order."""
     services.settings.data_dir.mkdir(parents=True, exist_ok=True)
     services.artifacts.open()
     services.uploads.open()
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(services.store.close)
-        await services.store.open()
+        stack.push_async_callback(services.database.close)
+        await services.database.open()
         stack.push_async_callback(services.engine.stop)
         await services.engine.start()
         stack.push_async_callback(services.dispatcher.stop)

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from server.artifacts import JobFolders
+from server.database import Database
 from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine
 from server.errors import NotReady
@@ -26,6 +27,7 @@ class Services:
 
     settings: Settings
     engine: Engine
+    database: Database
     store: Store
     artifacts: JobFolders
     uploads: JobFolders
@@ -49,7 +51,8 @@ class Services:
 
 def make_services(settings: Settings, engine: Engine) -> Services:
     """Build the parts; nothing is opened or started yet."""
-    store, metrics = Store(settings.store_url), Metrics()
+    database, metrics = Database(settings.store_url), Metrics()
+    store = Store(database)
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
     dispatcher = Dispatcher(
         store=store,
@@ -64,6 +67,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     return Services(
         settings=settings,
         engine=engine,
+        database=database,
         store=store,
         artifacts=artifacts,
         uploads=uploads,

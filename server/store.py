@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, cast
 
@@ -14,29 +14,26 @@ from sqlalchemy import (
     Column,
     CursorResult,
     Integer,
-    MetaData,
     RowMapping,
     String,
     Table,
     Text,
     delete,
-    event,
     insert,
     select,
     tuple_,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from server.database import METADATA, Beside, Database, Ending
 from server.echo import shown
 from server.errors import IllegalMove, NotFound
 from server.jobs import TRANSITIONS, Job, JobError, JobStatus, StoredFile
 from server.params import Resolved
 
-_METADATA = MetaData()
 _JOBS = Table(
     "jobs",
-    _METADATA,
+    METADATA,
     Column("id", String(64), primary_key=True),
     Column("created_us", BigInteger, nullable=False, index=True),
     Column("status", String(16), nullable=False, index=True),
@@ -55,21 +52,15 @@ _RESOLVED = TypeAdapter(Resolved)
 class Store:
     """All jobs. Each method is one transaction."""
 
-    def __init__(self, url: str) -> None:
-        self._engine: AsyncEngine = create_async_engine(url)
-        if self._engine.dialect.name == "sqlite":
-            event.listen(self._engine.sync_engine, "connect", _configure_sqlite)
+    def __init__(self, database: Database, endings: Sequence[Ending] = ()) -> None:
+        self._database = database
+        self._endings = endings
 
-    async def open(self) -> None:
-        """Create what the database lacks."""
-        async with self._engine.begin() as connection:
-            await connection.run_sync(_METADATA.create_all)
-
-    async def close(self) -> None:
-        await self._engine.dispose()
-
-    async def add(self, job: Job) -> None:
-        async with self._engine.begin() as connection:
+    async def add(self, job: Job, beside: Beside | None = None) -> None:
+        """Write a new job down."""
+        async with self._database.writing() as connection:
+            if beside is not None:
+                await beside.write(connection, job)
             await connection.execute(insert(_JOBS).values(_row(job)))
 
     async def get(self, job_id: str) -> Job:
@@ -78,7 +69,7 @@ class Store:
         Raises:
             NotFound: there is none.
         """
-        async with self._engine.connect() as connection:
+        async with self._database.reading() as connection:
             row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
         if row is None:
             raise _unknown(job_id)
@@ -100,7 +91,7 @@ class Store:
             query = query.where(key > place if order == "asc" else key < place)
         columns = (_JOBS.c.created_us, _JOBS.c.id)
         query = query.order_by(*(column.asc() if order == "asc" else column.desc() for column in columns))
-        async with self._engine.connect() as connection:
+        async with self._database.reading() as connection:
             rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
         return [_job(row) for row in rows[:limit]], len(rows) > limit
 
@@ -108,7 +99,7 @@ class Store:
         """Every queued and running job, in the order of creation."""
         states = [status for status in JobStatus if not status.final]
         query = select(_JOBS).where(_JOBS.c.status.in_(states)).order_by(_JOBS.c.created_us, _JOBS.c.id)
-        async with self._engine.connect() as connection:
+        async with self._database.reading() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 
     async def move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
@@ -119,16 +110,22 @@ class Store:
             IllegalMove: its status does not lead there.
         """
         sources = [source for source, targets in TRANSITIONS.items() if status in targets]
-        async with self._engine.begin() as connection:
+        async with self._database.writing() as connection:
             # The status is part of the condition, so of two movers at once only one finds its row.
             moved = update(_JOBS).where(_JOBS.c.id == job_id, _JOBS.c.status.in_(sources))
             result = await connection.execute(moved.values(_columns({"status": status, **changes})))
             row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
-        if row is None:
-            raise _unknown(job_id)
-        if cast(CursorResult[Any], result).rowcount == 0:
-            raise IllegalMove(f"video {job_id} is {row['status']} and cannot become {status}")
-        return _job(row)
+            if row is None:
+                raise _unknown(job_id)
+            if cast(CursorResult[Any], result).rowcount == 0:
+                raise IllegalMove(f"video {job_id} is {row['status']} and cannot become {status}")
+            job = _job(row)
+            endings = self._endings if status.final else ()
+            for ending in endings:
+                await ending.write(connection, job)
+        for ending in endings:
+            ending.written()
+        return job
 
     async def delete(self, job_id: str) -> None:
         """Forget a job.
@@ -136,7 +133,7 @@ class Store:
         Raises:
             NotFound: there is none.
         """
-        async with self._engine.begin() as connection:
+        async with self._database.writing() as connection:
             result = await connection.execute(delete(_JOBS).where(_JOBS.c.id == job_id))
         if cast(CursorResult[Any], result).rowcount == 0:
             raise _unknown(job_id)
@@ -144,13 +141,6 @@ class Store:
 
 def _unknown(job_id: str) -> NotFound:
     return NotFound(f"there is no video {shown(job_id)}", param="video_id", code="video_not_found")
-
-
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
 
 
 def _row(job: Job) -> dict[str, Any]:

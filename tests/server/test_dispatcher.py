@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from server.artifacts import JobFolders
+from server.database import Database
 from server.dispatcher import Dispatcher
 from server.engine.base import JobErrorCode
 from server.errors import IllegalMove, NotFound, QueueFull
@@ -21,7 +22,8 @@ class Bench:
 
     def __init__(self, folder: Path, engine: ScriptedEngine) -> None:
         self.engine = engine
-        self.store = Store(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+        self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+        self.store = Store(self.database)
         self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
         self.artifacts.open()
         self.uploads.open()
@@ -52,11 +54,11 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(tmp_path, ScriptedEngine())
-    await made.store.open()
+    await made.database.open()
     await made.dispatcher.start()
     yield made
     await made.dispatcher.stop()
-    await made.store.close()
+    await made.database.close()
 
 
 async def test_a_job_goes_from_the_queue_to_its_file(bench: Bench) -> None:
@@ -239,7 +241,7 @@ async def test_two_deletes_at_once(bench: Bench) -> None:
 async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:
     """Running and queued jobs run again, in order; one whose client waited fails; nothing is stuck."""
     first = Bench(tmp_path, ScriptedEngine())
-    await first.store.open()
+    await first.database.open()
     await first.dispatcher.start()
     running, queued = new_job(created_us=1), new_job(created_us=2)
     waited = Job(id="video_waited", created_us=3, resolved=queued.resolved, waits=True)
@@ -248,10 +250,10 @@ async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:
     await first.status(running, JobStatus.IN_PROGRESS)
     leftover = first.artifacts.create(running.id) / ".video.mp4.part"
     leftover.write_bytes(b"half")
-    await first.store.close()  # as a killed server would: nothing is stopped
+    await first.database.close()  # as a killed server would: nothing is stopped
 
     second = Bench(tmp_path, ScriptedEngine())
-    await second.store.open()
+    await second.database.open()
     await second.dispatcher.start()
     assert not leftover.exists()
     failed = await second.status(waited, JobStatus.FAILED)
@@ -263,7 +265,7 @@ async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:
         await second.status(job, JobStatus.COMPLETED)
     assert second.engine.begun == [running.id, queued.id]
     await second.dispatcher.stop()
-    await second.store.close()
+    await second.database.close()
 
 
 async def test_a_stop_puts_the_running_job_back(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from server.database import Database
 from server.errors import IllegalMove, NotFound
 from server.jobs import TRANSITIONS, JobError, JobStatus, StoredFile
 from server.store import Store
@@ -16,10 +17,10 @@ from tests.server.scripted import new_job
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = Store(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
-    await opened.open()
-    yield opened
-    await opened.close()
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+    await database.open()
+    yield Store(database)
+    await database.close()
 
 
 async def test_a_job_comes_back_as_it_was_put_in(store: Store) -> None:
@@ -39,10 +40,10 @@ async def test_jobs_outlive_the_store(store: Store, tmp_path: Path) -> None:
     """A second store on the same file finds what the first one wrote."""
     job = new_job()
     await store.add(job)
-    other = Store(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
-    await other.open()
-    assert await other.get(job.id) == job
-    await other.close()
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+    await database.open()
+    assert await Store(database).get(job.id) == job
+    await database.close()
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(JobStatus, JobStatus)))
