@@ -6,10 +6,16 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 import torch
+
+pytest_plugins = ["tests.serving"]
+
+CLIENTS = Path("build/clients")
+"""Where `make clients` puts the clients that get an environment of their own."""
 
 
 def _on_path(*programs: str) -> bool:
@@ -22,6 +28,10 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "postgres": lambda: "TEST_POSTGRES_URL" in os.environ,
         "ray": lambda: importlib.util.find_spec("ray") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
+        "curl": lambda: _on_path("curl"),
+        "node": lambda: _on_path("node") and Path("tests/clients/node/node_modules").is_dir(),
+        "openai2": lambda: (CLIENTS / "openai2").is_dir(),
+        "litellm": lambda: (CLIENTS / "litellm").is_dir(),
     }
 )
 """Marker → whether what it needs is here."""

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import torch
 
-from tests.e2e.conftest import Served, finished
+from tests.serving import Served, finished
 from tests.e2e.requests import SMALL, make, tensor_of, video_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from tests.serving import finished
 from tests.e2e.requests import SMALL
+from tests.serving import finished
 
 LONG = SMALL | {"num_inference_steps": 150}
 

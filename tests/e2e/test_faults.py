@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from tests.e2e.conftest import Served, finished, start
+from tests.serving import Served, finished, start
 from tests.e2e.requests import SMALL, make
 
 LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.e2e.conftest import Served, finished
+from tests.serving import Served, finished
 from tests.e2e.requests import SMALL, make, png, tensor_of
 from tests.encoding.judge import assert_plays, psnr, watch
 

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 from PIL import Image
 
-from tests.e2e.conftest import Served
+from tests.serving import Served
 from tests.e2e.requests import video_of
 
 pytestmark = pytest.mark.filterwarnings(

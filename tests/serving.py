@@ -1,4 +1,4 @@
-"""A real server: the command line, the worker process, the tiny models."""
+"""A real server for tests: the command line, the worker process, the tiny models."""
 
 from __future__ import annotations
 
