@@ -9,8 +9,8 @@ import httpx
 import pytest
 import torch
 
-from tests.serving import Served, finished
 from tests.e2e.requests import SMALL, make, tensor_of, video_of
+from tests.serving import Served, finished
 
 
 def test_the_path_of_a_file(client: httpx.Client, served: Served) -> None:

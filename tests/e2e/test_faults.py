@@ -14,8 +14,8 @@ import psutil
 import pytest
 import torch
 
-from tests.serving import Served, finished, start
 from tests.e2e.requests import SMALL, make
+from tests.serving import Served, finished, start
 
 LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.serving import Served, finished
 from tests.e2e.requests import SMALL, make, png, tensor_of
 from tests.encoding.judge import assert_plays, psnr, watch
+from tests.serving import Served, finished
 
 
 def test_a_prompt_alone_is_enough(client: httpx.Client) -> None:

@@ -10,8 +10,8 @@ import pytest
 from openai import OpenAI
 from PIL import Image
 
-from tests.serving import Served
 from tests.e2e.requests import video_of
+from tests.serving import Served
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The Sora API is scheduled:DeprecationWarning"  # of the hosted service, not of this one
