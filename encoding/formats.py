@@ -26,20 +26,30 @@ class Format:
     """FFmpeg's name of the video encoder; None for formats that hold raw frames."""
     sink: str
     """`module:function` with the signature of `open_sink`."""
+    stills: str
+    """`module:function` that reads single frames of a finished file; see `encoding.stills`."""
     streamable: bool = False
     """Whether it can be sent while it is being made."""
 
 
 _BYTES = "application/octet-stream"
+_VIDEO = "encoding.stills:from_video"
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
         row.name: row
         for row in (
-            Format("mp4", ".mp4", "video/mp4", "libx264", "encoding.mp4:open_mp4", streamable=True),
-            Format("webm", ".webm", "video/webm", "libvpx-vp9", "encoding.mp4:open_webm"),
-            Format("pt", ".pt", _BYTES, None, "encoding.tensor:open_pt"),
-            Format("safetensors", ".safetensors", _BYTES, None, "encoding.tensor:open_safetensors"),
+            Format("mp4", ".mp4", "video/mp4", "libx264", "encoding.mp4:open_mp4", _VIDEO, streamable=True),
+            Format("webm", ".webm", "video/webm", "libvpx-vp9", "encoding.mp4:open_webm", _VIDEO),
+            Format("pt", ".pt", _BYTES, None, "encoding.tensor:open_pt", "encoding.stills:from_pt"),
+            Format(
+                "safetensors",
+                ".safetensors",
+                _BYTES,
+                None,
+                "encoding.tensor:open_safetensors",
+                "encoding.stills:from_safetensors",
+            ),
         )
     }
 )

@@ -1,0 +1,85 @@
+"""Make one preview, in a process of its own that may be killed at any time.
+
+    python -m encoding.preview_child PREVIEW FORMAT NUM_FRAMES SOURCE TARGET CPU_SECONDS
+
+Writes TARGET, whole on the disk, and exits 0; or says on standard output what went wrong and exits 1.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+from PIL import Image
+
+from encoding.formats import FORMATS
+from encoding.previews import PREVIEWS, Grid, Preview
+
+MEMORY = 2 * 2**30
+"""For the libraries and the decoder's pictures, in bytes; beside it the file, which torch maps."""
+
+Reader = Callable[[Path, Sequence[int]], Iterator[Image.Image]]
+
+
+def main(preview: str, format_name: str, num_frames: str, source: str, target: str, cpu_seconds: str) -> int:
+    try:
+        _bound(Path(source).stat().st_size, int(cpu_seconds))
+        make_preview(PREVIEWS[preview], format_name, int(num_frames), Path(source), Path(target))
+    except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
+        print(f"{type(error).__name__}: {error}")  # noqa: T201 - standard output is the answer
+        return 1
+    return 0
+
+
+def make_preview(preview: Preview, format_name: str, num_frames: int, source: Path, target: Path) -> None:
+    """Draw the preview of a file of `num_frames` frames in a format of `FORMATS` into `target`.
+
+    Raises:
+        Exception: whatever the reader of the format raises on a file that is damaged or too short.
+    """
+    grid = preview.grid(num_frames)
+    stills = _reader(format_name)(source, grid.frames)
+    picture = draw(grid, (_shrunk(still, preview.side) for still in stills))
+    with target.open("wb") as file:
+        picture.save(file, preview.pillow_format, quality=preview.quality)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def draw(grid: Grid, tiles: Iterator[Image.Image]) -> Image.Image:
+    """The tiles, all of one size, row by row."""
+    first = next(tiles)
+    width, height = first.size
+    sheet = Image.new("RGB", (grid.columns * width, grid.rows * height))
+    sheet.paste(first)
+    for number, tile in enumerate(tiles, start=1):
+        row, column = divmod(number, grid.columns)
+        sheet.paste(tile, (column * width, row * height))
+    return sheet
+
+
+def _shrunk(still: Image.Image, side: int) -> Image.Image:
+    still.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return still
+
+
+def _reader(format_name: str) -> Reader:
+    module, function = FORMATS[format_name].stills.split(":")
+    return cast(Reader, getattr(import_module(module), function))
+
+
+def _bound(file_bytes: int, cpu_seconds: int) -> None:
+    # Not the address space: a build of torch for GPUs maps gigabytes of code that it never touches.
+    memory = MEMORY + file_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
