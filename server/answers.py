@@ -10,52 +10,64 @@ from server.schemas import Rate, Wire
 
 VideoStatus = Literal["queued", "in_progress", "completed", "failed"]
 
+_ID = "video_0123456789abcdef0123456789abcdef"
+
 
 class VideoError(Wire):
-    code: str
-    message: str
+    code: str = Field(description="one of the job error codes", examples=["out_of_memory"])
+    message: str = Field(examples=["the device ran out of memory while denoising"])
 
 
 class Video(Wire):
     """A job and what it really uses, from the first answer on."""
 
-    id: str = Field(examples=["video_0123456789abcdef0123456789abcdef"])
+    id: str = Field(description="`video_` and 32 hexadecimal digits", examples=[_ID])
     object: Literal["video"] = "video"
-    created_at: int = Field(description="unix seconds")
-    completed_at: int | None = Field(None, description="unix seconds")
-    expires_at: int | None = Field(None, description="unix seconds; the file is gone then")
-    status: VideoStatus
-    progress: int = Field(ge=0, le=100, description="percent; 100 only when completed")
-    model: str
-    prompt: str
-    seconds: str = Field(examples=["4"])
-    size: str = Field(examples=["832x480"])
-    error: VideoError | None = None
-    remixed_from_video_id: str | None = None
-    num_frames: int
-    fps: Rate
-    seed: int
-    num_inference_steps: int
-    guidance_scale: float
-    guidance_scale_2: float | None = None
-    boundary_ratio: float | None = None
-    output_format: str
-    stage: str | None = Field(None, description="what the worker does now")
-    queue_position: int | None = Field(None, description="jobs before this one")
-    timings: dict[str, float] | None = Field(None, description="milliseconds, as in `Server-Timing`")
+    created_at: int = Field(description="unix seconds", examples=[1764000000])
+    completed_at: int | None = Field(None, description="unix seconds", examples=[1764000090])
+    expires_at: int | None = Field(
+        None, description="unix seconds; the file is gone then", examples=[1764086490]
+    )
+    status: VideoStatus = Field(description="no other word is ever sent", examples=["in_progress"])
+    progress: int = Field(ge=0, le=100, description="percent; 100 only when completed", examples=[40])
+    model: str = Field(
+        description="id of the model, also where an alias was asked for", examples=["tiny-wan"]
+    )
+    prompt: str = Field(description="as it was given", examples=["a red circle moves from left to right"])
+    seconds: str = Field(description="num_frames ÷ fps", examples=["4"])
+    size: str = Field(description="of the file", examples=["832x480"])
+    error: VideoError | None = Field(None, description="why it failed; null unless it did")
+    remixed_from_video_id: str | None = Field(None, description="the video it was made from", examples=[_ID])
+    num_frames: int = Field(description="of the file", examples=[64])
+    fps: Rate = Field(description="exact: a number, or text such as `24000/1001`", examples=[16])
+    seed: int = Field(description="the one given, or the one drawn", examples=[7])
+    num_inference_steps: int = Field(description="denoising steps", examples=[40])
+    guidance_scale: float = Field(description="of the high-noise expert where there are two", examples=[4.0])
+    guidance_scale_2: float | None = Field(
+        None, description="of the low-noise expert; null on a model with one", examples=[3.0]
+    )
+    boundary_ratio: float | None = Field(
+        None, description="where the experts change over; null on a model with one", examples=[0.875]
+    )
+    output_format: str = Field(description="of the file", examples=["mp4"])
+    stage: str | None = Field(None, description="what the worker does now", examples=["denoise"])
+    queue_position: int | None = Field(None, description="jobs before this one", examples=[0])
+    timings: dict[str, float] | None = Field(
+        None, description="milliseconds, as in `Server-Timing`", examples=[{"denoise": 81500.0}]
+    )
 
 
 class VideoEvent(Wire):
     """What `GET /v1/videos/{id}/events` tells at every change."""
 
-    id: str
-    status: VideoStatus
-    progress: int = Field(ge=0, le=100, description="percent")
-    stage: str | None = None
-    step: int | None = Field(None, description="steps of the stage that are done")
-    steps: int | None = None
-    queue_position: int | None = None
-    error: VideoError | None = None
+    id: str = Field(examples=[_ID])
+    status: VideoStatus = Field(examples=["in_progress"])
+    progress: int = Field(ge=0, le=100, description="percent", examples=[40])
+    stage: str | None = Field(None, description="what the worker does now", examples=["denoise"])
+    step: int | None = Field(None, description="steps of the stage that are done", examples=[16])
+    steps: int | None = Field(None, description="steps that the stage has", examples=[40])
+    queue_position: int | None = Field(None, description="jobs before this one", examples=[0])
+    error: VideoError | None = Field(None, description="why it failed; null unless it did")
 
     @property
     def ended(self) -> bool:
@@ -69,31 +81,35 @@ class VideoEvent(Wire):
 
 class VideoList(Wire):
     object: Literal["list"] = "list"
-    data: list[Video]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
+    data: list[Video] = Field(description="one page of jobs")
+    first_id: str | None = Field(description="of this page", examples=[_ID])
+    last_id: str | None = Field(description="the next page's `after`", examples=[_ID])
+    has_more: bool = Field(description="whether more follow this page", examples=[False])
 
 
 class VideoDeleted(Wire):
-    id: str
+    id: str = Field(examples=[_ID])
     object: Literal["video.deleted"] = "video.deleted"
     deleted: Literal[True] = True
 
 
 class VideoPathResult(Wire):
-    video_id: str
-    video_path: str
+    video_id: str = Field(examples=[_ID])
+    video_path: str = Field(
+        description="a file on the server's machine", examples=["/data/artifacts/video_0123/video.mp4"]
+    )
 
 
 class VideoBytesResult(Wire):
-    video_id: str
-    video_bytes: str = Field(description="base64")
+    video_id: str = Field(examples=[_ID])
+    video_bytes: str = Field(description="base64", examples=["AAAAIGZ0eXBpc29t"])
 
 
 class VideoUrlResult(Wire):
-    video_id: str
-    url: str
+    video_id: str = Field(examples=[_ID])
+    url: str = Field(
+        description="where the file is", examples=["http://127.0.0.1:8000/v1/videos/video_0/content"]
+    )
 
 
 class ModelDefaultsBody(Wire):
@@ -101,24 +117,24 @@ class ModelDefaultsBody(Wire):
 
     model_config = ConfigDict(from_attributes=True)
 
-    width: int
-    height: int
-    num_frames: int
-    fps: Rate
-    num_inference_steps: int
-    guidance_scale: float
-    guidance_scale_2: float | None
-    boundary_ratio: float | None
-    flow_shift: float
-    negative_prompt: str
-    max_sequence_length: int
+    width: int = Field(description="pixels", examples=[832])
+    height: int = Field(description="pixels", examples=[480])
+    num_frames: int = Field(examples=[81])
+    fps: Rate = Field(examples=[16])
+    num_inference_steps: int = Field(examples=[40])
+    guidance_scale: float = Field(examples=[4.0])
+    guidance_scale_2: float | None = Field(description="null on a model with one expert", examples=[3.0])
+    boundary_ratio: float | None = Field(description="null on a model with one expert", examples=[0.875])
+    flow_shift: float = Field(examples=[12.0])
+    negative_prompt: str = Field(description="the model's official text", examples=["blurry, distorted"])
+    max_sequence_length: int = Field(description="tokens", examples=[512])
 
 
 class ModelLimitsBody(Wire):
     model_config = ConfigDict(from_attributes=True)
 
-    max_pixels: int
-    max_num_frames: int
+    max_pixels: int = Field(description="largest width × height, on the model's grid", examples=[921600])
+    max_num_frames: int = Field(examples=[241])
 
 
 class ModelCard(Wire):
@@ -126,26 +142,32 @@ class ModelCard(Wire):
 
     model_config = ConfigDict(from_attributes=True, extra="ignore")
 
-    id: str
+    id: str = Field(description="the name that requests use", examples=["wan2.2-t2v-a14b"])
     object: Literal["model"] = "model"
-    created: int = Field(0, description="unix seconds; 0 where it is not known")
-    owned_by: str = "reelserve"
-    aliases: tuple[str, ...]
-    task: Literal["t2v", "i2v", "ti2v"]
+    created: int = Field(0, description="unix seconds; 0 where it is not known", examples=[0])
+    owned_by: str = Field("reelserve", examples=["reelserve"])
+    aliases: tuple[str, ...] = Field(description="other names for it", examples=[["sora-2"]])
+    task: Literal["t2v", "i2v", "ti2v"] = Field(
+        description="what it takes: text; text and a picture; text, and a picture if there is one",
+        examples=["t2v"],
+    )
     defaults: ModelDefaultsBody
     limits: ModelLimitsBody
 
 
 class ModelList(Wire):
     object: Literal["list"] = "list"
-    data: list[ModelCard]
+    data: list[ModelCard] = Field(description="the default model first")
 
 
 class ErrorDetail(Wire):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
+    message: str = Field(
+        description="the field, its value and what is allowed",
+        examples=['size: "832x" is not allowed; it must be "WxH" in pixels, such as "832x480", or "auto"'],
+    )
+    type: str = Field(description="the kind of error", examples=["invalid_request_error"])
+    param: str | None = Field(description="the field's name as the client sent it", examples=["size"])
+    code: str | None = Field(description="what exactly is wrong, for programs", examples=["invalid_value"])
 
 
 class ErrorBody(Wire):

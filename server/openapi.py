@@ -84,6 +84,14 @@ def waiting_answer() -> Responses:
     return {200: answer}
 
 
+def content_answers() -> Responses:
+    """A stored file, or a part of it."""
+    part = file_answer() | {"description": "the part of the file that `Range` names"}
+    whole = file_answer("application/json")
+    whole["description"] = "the file, or with `Accept: application/json` the path, where it was asked for"
+    return {200: whole, 206: part, 416: {"description": "no byte of the file lies in `Range`"}}
+
+
 def install(app: FastAPI) -> None:
     """Let the document of `app` say what every answer carries."""
     generate = app.openapi

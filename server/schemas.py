@@ -48,13 +48,21 @@ class ImageReference(Wire):
     """A picture that is named rather than uploaded."""
 
     image_url: str | None = Field(
-        None, repr=False, description="`data:` URI, or URL where the operator allows it"
+        None,
+        repr=False,
+        description="`data:` URI, or URL where the operator allows it",
+        examples=["data:image/png;base64,iVBORw0KGgo="],
     )
-    file_id: str | None = Field(None, description="refused: this server keeps no uploaded files")
+    file_id: str | None = Field(
+        None, description="refused: this server keeps no uploaded files", examples=["file-abc"]
+    )
 
 
 Reference = bytes | ImageReference
 """A file's bytes, or a name for them; a bare URL on the wire is an `ImageReference`."""
+
+
+_PICTURE = {"image_url": "data:image/png;base64,iVBORw0KGgo="}
 
 
 class VideoGenerationRequest(Wire):
@@ -162,17 +170,24 @@ class VideoGenerationRequest(Wire):
         repr=False,
         validation_alias=AliasChoices("input_reference", "image_reference", "image"),
         description="first frame of an image-to-video model: a file, `{image_url}` or a bare URL",
+        examples=[_PICTURE],
     )
     last_image: Reference | None = Field(
-        None, repr=False, description="last frame, where the model can; given like `input_reference`"
+        None,
+        repr=False,
+        description="last frame, where the model can; given like `input_reference`",
+        examples=[_PICTURE],
     )
     audio_reference: Reference | None = Field(
         None,
         repr=False,
         validation_alias=AliasChoices("audio_reference", "audio"),
         description="sound of a speech-to-video model",
+        examples=[{"file_id": "file-abc"}],
     )
-    video_reference: Reference | None = Field(None, repr=False, description="video of a video-to-video model")
+    video_reference: Reference | None = Field(
+        None, repr=False, description="video of a video-to-video model", examples=[{"file_id": "file-abc"}]
+    )
     output_format: str | None = Field(
         None,
         validation_alias=AliasChoices("output_format", "format"),
@@ -192,7 +207,9 @@ class VideoGenerationRequest(Wire):
         examples=[{"preset": "veryfast", "crf": "18"}],
     )
     stream: bool | None = Field(
-        None, description="send a fragmented MP4 while it is being made (waiting routes); default: false"
+        None,
+        description="send a fragmented MP4 while it is being made (waiting routes); default: false",
+        examples=[False],
     )
     extra_params: dict[str, Any] | None = Field(
         None,
@@ -205,8 +222,10 @@ class VideoGenerationRequest(Wire):
         description="file with the initial noise, relative to the operator's folder; off by default",
         examples=["noise.safetensors"],
     )
-    user: Any = Field(None, description="accepted, without effect")
-    quality: Any = Field(None, description="accepted, without effect")
-    metadata: Any = Field(None, description="accepted, without effect")
-    characters: list[Any] | None = Field(None, description="accepted while empty, without effect")
-    preencode_mp4: Any = Field(None, description="accepted, without effect: it is always so")
+    user: Any = Field(None, description="accepted, without effect", examples=["user-1"])
+    quality: Any = Field(None, description="accepted, without effect", examples=["standard"])
+    metadata: Any = Field(None, description="accepted, without effect", examples=[{"scene": "7"}])
+    characters: list[Any] | None = Field(
+        None, description="accepted while empty, without effect", examples=[[]]
+    )
+    preencode_mp4: Any = Field(None, description="accepted, without effect: it is always so", examples=[True])

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 
-from server.errors import BadField, VideoFailed, VideoNotReady
+from server.errors import BadField, NotFound, VideoFailed, VideoNotReady
 from server.jobs import Job, JobStatus
+from server.openapi import content_answers, error_answers, header
 from server.results import file_response, path_response
 from server.services import ServicesDep
 
@@ -15,12 +16,17 @@ router = APIRouter(tags=["videos"])
 
 
 @router.head("/v1/videos/{video_id}/content", include_in_schema=False)
-@router.get("/v1/videos/{video_id}/content")
+@router.get(
+    "/v1/videos/{video_id}/content",
+    response_class=Response,
+    responses=content_answers() | error_answers(BadField, NotFound, VideoNotReady, VideoFailed),
+    openapi_extra=header("Range", "the bytes that are wanted", "bytes=0-1"),
+)
 async def get_content(
     video_id: str,
     services: ServicesDep,
     variant: Literal["video"] = "video",
-    index: Annotated[int, Query(ge=0)] = 0,
+    index: Annotated[int, Query(ge=0, description="which video of several, from 0")] = 0,
     accept: Annotated[str, Header()] = "*/*",
 ) -> Response:
     """The video; of several made by one request, number `index`. Answers ranges."""

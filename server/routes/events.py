@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from server.answers import VideoEvent
 from server.errors import NotFound
 from server.jobs import Job
+from server.openapi import error_answers
 from server.services import Services, ServicesDep
 from server.video import look, to_event
 
@@ -22,7 +23,9 @@ async def _existing(video_id: str, services: ServicesDep) -> Job:
     return await services.store.get(video_id)
 
 
-@router.get("/v1/videos/{video_id}/events", response_class=EventSourceResponse)
+@router.get(
+    "/v1/videos/{video_id}/events", response_class=EventSourceResponse, responses=error_answers(NotFound)
+)
 async def get_events(
     job: Annotated[Job, Depends(_existing)], services: ServicesDep
 ) -> AsyncIterator[ServerSentEvent]:
