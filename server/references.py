@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import os
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from math import ceil
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-from anyio import CancelScope, fail_after, to_thread
+from anyio import to_thread
 
+from server.children import Children
 from server.echo import clean, shown
 from server.errors import BadField, BodyTooLarge, InvalidImage
 from server.schemas import ImageReference, Reference
@@ -25,7 +22,6 @@ EXIT_REFUSED = 65
 """What the child exits with when the picture is at fault."""
 
 _CHILD = Path(__file__).with_name("reference_child.py")
-_KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 _WAYS = "send the picture as a file or as a data: URI"
 
 
@@ -34,7 +30,7 @@ class References:
 
     def __init__(self, settings: ImageSettings) -> None:
         self._settings = settings
-        self._slots = asyncio.Semaphore(CHILDREN)
+        self._children = Children(CHILDREN)
 
     async def store_image(self, reference: Reference, field: str, target: Path) -> None:
         """Write the picture to `target`, an upright 8-bit RGB PNG, whole or not at all.
@@ -49,51 +45,28 @@ class References:
         data = await _read(reference, field, self._settings.max_bytes)
         part = _part_of(target)
         try:
-            async with self._slots:
-                await self._decode(data, field, part)
+            await self._decode(data, field, part)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
 
     async def _decode(self, data: bytes, field: str, part: Path) -> None:
-        process = await self._start(part)
+        seconds = self._settings.timeout_s
+        arguments = (str(_CHILD), str(self._settings.max_pixels), str(ceil(seconds)), str(part))
         try:
-            with fail_after(self._settings.timeout_s):
-                answer, _ = await process.communicate(data)
+            ended = await self._children.run("-I", *arguments, timeout_s=seconds, data=data)
         except TimeoutError:
-            raise InvalidImage(field, f"cannot be decoded within {self._settings.timeout_s:g} s") from None
-        finally:
-            await _end(process)
-        if process.returncode == EXIT_REFUSED:
-            raise InvalidImage(field, clean(answer.decode(errors="replace").strip(), 200))
-        if process.returncode is not None and process.returncode < 0:
+            raise InvalidImage(field, f"cannot be decoded within {seconds:g} s") from None
+        if ended.status == EXIT_REFUSED:
+            raise InvalidImage(field, clean(ended.output.decode(errors="replace").strip(), 200))
+        if ended.status < 0:
             raise InvalidImage(field, "takes too much time or memory to decode, or is damaged")
-        if process.returncode != 0:
-            raise OSError(f"the decoder of reference pictures ended with status {process.returncode}")
-
-    async def _start(self, part: Path) -> Process:
-        seconds = ceil(self._settings.timeout_s)
-        arguments = (str(self._settings.max_pixels), str(seconds), str(part))
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", str(_CHILD), *arguments),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            cwd="/",
-            env={name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ},
-        )
+        if ended.status != 0:
+            raise OSError(f"the decoder of reference pictures ended with status {ended.status}")
 
 
 def _part_of(target: Path) -> Path:
     return target.absolute().with_name(f"{target.name}.part")
-
-
-async def _end(process: Process) -> None:
-    """Leave no child behind, whatever happened, a cancelled request included."""
-    if process.returncode is None:
-        process.kill()
-        with CancelScope(shield=True):
-            await process.wait()
 
 
 async def _read(reference: Reference, field: str, max_bytes: int) -> bytes:
