@@ -13,7 +13,7 @@ from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
-from server.routes import content, events, health, models, videos
+from server.routes import content, events, health, models, remix, videos
 from server.services import Services, make_services
 from server.settings import Settings
 
@@ -36,7 +36,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         responses=openapi.ANY_ERROR,
     )
     app.state.services = services
-    for routes in (videos, events, content, models, health):
+    for routes in (remix, videos, events, content, models, health):
         app.include_router(routes.router)
     errors.install(app)
     openapi.install(app)

@@ -71,7 +71,8 @@ class Dispatcher:
     async def start(self) -> None:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs."""
         unfinished = await self._store.unfinished()
-        await asyncio.to_thread(self._uploads.sweep, {job.id for job in unfinished})
+        # Pictures are kept as long as their job, for a remix.
+        await asyncio.to_thread(self._uploads.sweep, await self._store.ids())
         for job in unfinished:
             await self._resume(job)
         self._spawn(self._hand_out())
@@ -263,7 +264,6 @@ class Dispatcher:
             timings=timings,
             progress=100,
         )
-        await asyncio.to_thread(self._uploads.remove, live.job.id)
         self._metrics.ended.labels("completed").inc()
         self._metrics.generation.observe(event.timings["generation"])
         self.pace.note(event.timings["generation"])

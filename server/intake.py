@@ -13,7 +13,8 @@ from server.errors import BadField
 from server.jobs import Job, new_job_id
 from server.live import LiveJob
 from server.params import Resolved, resolve
-from server.parsing import parse_request
+from server.parsing import ParsedRequest, parse_request
+from server.remix import check_source, remixed
 from server.schemas import Reference, VideoGenerationRequest
 from server.services import Services
 
@@ -37,17 +38,37 @@ async def submit(request: Request, services: Services, *, waits: bool) -> Submit
     parsed = await parse_request(request, services.settings.server)
     with parsed.as_sent():
         resolved = resolve(parsed.request, services.capabilities, services.settings)
-        if resolved.stream and not waits:
-            raise BadField("stream", "true is only allowed where the answer waits: POST /v1/videos/sync")
+    job = Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, waits=waits)
+    return await _queue(job, parsed, parsed.request, services)
+
+
+async def remix(video_id: str, request: Request, services: Services) -> Submitted:
+    """Queue a remix of a completed video, as `submit` does.
+
+    Raises:
+        NotFound, IllegalMove: the source is not there, or not completed. What `submit` raises.
+    """
+    source = check_source(await services.store.get(video_id))
+    parsed = await parse_request(request, services.settings.server)
+    with parsed.as_sent():
+        whole, resolved = await remixed(parsed.request, source, services)
+    job = Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, remixed_from=source.id)
+    return await _queue(job, parsed, whole, services)
+
+
+async def _queue(
+    job: Job, parsed: ParsedRequest, request: VideoGenerationRequest, services: Services
+) -> Submitted:
+    """Store the pictures of `request`, which `parsed` may say only in part, and queue the job."""
     services.dispatcher.check_room()
-    job_id = new_job_id()
     try:
         with parsed.as_sent():
-            resolved = await _with_pictures(job_id, parsed.request, resolved, services)
-        job = Job(id=job_id, created_us=time.time_ns() // 1000, resolved=resolved, waits=waits)
-        live = await services.dispatcher.submit(job)
+            if job.resolved.stream and not job.waits:
+                raise BadField("stream", "true is only allowed where the answer waits: POST /v1/videos/sync")
+            resolved = await _with_pictures(job.id, request, job.resolved, services)
+        live = await services.dispatcher.submit(replace(job, resolved=resolved))
     except BaseException:
-        await asyncio.to_thread(services.uploads.remove, job_id)
+        await asyncio.to_thread(services.uploads.remove, job.id)
         raise
     ignored = {IGNORED_HEADER: parsed.ignored_header} if parsed.ignored_fields else {}
     return Submitted(live, ignored)

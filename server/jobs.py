@@ -60,6 +60,8 @@ class Job:
     resolved: Resolved
     waits: bool = False
     """A synchronous request: without its client, nobody wants the result."""
+    remixed_from: str | None = None
+    """The job whose parameters this one took over."""
     status: JobStatus = JobStatus.QUEUED
     progress: int = 0
     """Percent, as it was when the job ended."""

@@ -18,6 +18,11 @@ from server.values import Fields, Number, Sent, Value
 
 CODEC_OPTIONS = "video_codec_options"
 EXTRA = "extra_params"
+VIDEO = "video"
+_VIDEO_WAYS = "send a file, or an object with the id of a video"
+
+Source = bytes | str
+"""The video that an edit starts from: a file's bytes, or the id of a finished one."""
 
 _REFERENCE_WAYS = "it must be a file, a data: URI or an object with either image_url or file_id"
 
@@ -50,6 +55,26 @@ def understand(fields: Fields, *, refuse_unknown: bool) -> Meaning:
     values = {field: _read(field, sent) for field, sent in given.items()}
     request = _validated(values, given)
     return Meaning(request, tuple(sent.name for sent in unknown), dict(_names(given, request)))
+
+
+def take_video(fields: Fields) -> tuple[Source, Fields]:
+    """The field `video` of an edit or an extension, and the other fields.
+
+    Raises:
+        MissingField: there is none.
+        BadField: neither a file nor `{id}`.
+    """
+    value = fields.values.get(VIDEO)
+    others = Fields({name: other for name, other in fields.values.items() if name != VIDEO}, fields.bracketed)
+    if value is None or value == "":
+        raise MissingField(VIDEO, f"is required; {_VIDEO_WAYS}")
+    if isinstance(value, bytes):
+        return value, others
+    sent = Sent(VIDEO, VIDEO, value, fields.bracketed.get(VIDEO))
+    named = list(_children(sent))
+    if [child.key for child in named] != ["id"]:
+        raise BadField(sent.spelling, _VIDEO_WAYS)
+    return _read_name(named[0]), others
 
 
 def _collect(sents: Iterable[Sent], given: dict[str, Sent]) -> list[Sent]:

@@ -52,7 +52,7 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
         ModelNotFound: a model that is not served.
         BadField: a value that this model or this server does not allow.
     """
-    info = _model(request, capabilities)
+    info = find_model(request, capabilities)
     _check_references(request, info)
     output = _format(request, capabilities)
     fps = _or(request.fps, info.defaults.fps)
@@ -95,7 +95,12 @@ def _or(value: T | None, default: T) -> T:
     return default if value is None else value
 
 
-def _model(request: VideoGenerationRequest, capabilities: Capabilities) -> ModelInfo:
+def find_model(request: VideoGenerationRequest, capabilities: Capabilities) -> ModelInfo:
+    """The model that a request names by id or alias; the first one if it names none.
+
+    Raises:
+        ModelNotFound: it is not served.
+    """
     if request.model is None:
         return capabilities.models[0]
     for info in capabilities.models:

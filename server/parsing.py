@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 from urllib.parse import quote
 
 from anyio import to_thread
 from starlette.requests import Request
 
-from server.body import ACCEPTED, BodyType, body_type, read_body
+from server.body import ACCEPTED, body_type, read_body
 from server.errors import BadField, BadRequest
 from server.forms import read_form
 from server.jsontext import BadJson, read_json_object
-from server.meaning import understand
+from server.meaning import Source, take_video, understand
 from server.multipart import read_multipart
 from server.schemas import VideoGenerationRequest
 from server.settings import ServerSettings
 from server.values import Fields
+
+T = TypeVar("T")
 
 INLINE_BYTES = 2**20
 """Larger bodies are read in a thread, so that the event loop goes on."""
@@ -59,14 +62,34 @@ async def parse_request(request: Request, settings: ServerSettings) -> ParsedReq
         BodyTooLarge: more than `max_body_bytes`, or a text part of more than `max_text_bytes`.
         BadRequest, BadField: what cannot be read, and which field is wrong.
     """
+    return await _read(request, settings, partial(_understand, settings))
+
+
+async def parse_edit(request: Request, settings: ServerSettings) -> tuple[ParsedRequest, Source]:
+    """`parse_request` for the routes that start from a video, which is in the field `video`.
+
+    Raises:
+        MissingField: there is no video. What `parse_request` raises.
+    """
+
+    def parse(fields: Fields) -> tuple[ParsedRequest, Source]:
+        source, others = take_video(fields)
+        return _understand(settings, others), source
+
+    return await _read(request, settings, parse)
+
+
+async def _read(request: Request, settings: ServerSettings, parse: Callable[[Fields], T]) -> T:
     kind = body_type(request.headers)
     body = await read_body(request, settings.max_body_bytes)
-    parse = partial(_parse, kind, body, settings)
-    return parse() if len(body) <= INLINE_BYTES else await to_thread.run_sync(parse)
+
+    def work() -> T:
+        return parse(_read_json(body) if kind.kind == "json" else _read_form(body, kind.boundary, settings))
+
+    return work() if len(body) <= INLINE_BYTES else await to_thread.run_sync(work)
 
 
-def _parse(kind: BodyType, body: bytes, settings: ServerSettings) -> ParsedRequest:
-    fields = _read_json(body) if kind.kind == "json" else _read_form(body, kind.boundary, settings)
+def _understand(settings: ServerSettings, fields: Fields) -> ParsedRequest:
     meaning = understand(fields, refuse_unknown=settings.unknown_fields == "refuse")
     return ParsedRequest(meaning.request, meaning.unknown, meaning.names)
 

@@ -17,7 +17,7 @@ from server.errors import ApiError, BadRequest, JobFailed
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
 from server.services import Services
-from server.video import server_timing
+from server.video import server_timing, to_video
 from server.waiting import patiently
 
 ID_HEADER = "X-Video-Id"
@@ -41,6 +41,13 @@ def completed(job: Job) -> Job:
     if job.error.code == "invalid_reference":
         error = BadRequest(job.error.message, code=job.error.code)
     raise error
+
+
+def created(submitted: Submitted, services: Services) -> JSONResponse:
+    """The job object of a job that was just queued."""
+    video = to_video(submitted.live.job, submitted.live, services.dispatcher)
+    status = services.settings.server.create_status
+    return JSONResponse(video.model_dump(mode="json"), status, submitted.headers)
 
 
 async def result(job: Job, request: Request, services: Services) -> Response:

@@ -39,6 +39,7 @@ _JOBS = Table(
     Column("status", String(16), nullable=False, index=True),
     Column("resolved", Text, nullable=False),
     Column("waits", Boolean, nullable=False),
+    Column("remixed_from", String(64)),
     Column("progress", Integer, nullable=False),
     Column("started_us", BigInteger),
     Column("completed_us", BigInteger),
@@ -94,6 +95,11 @@ class Store:
         async with self._database.reading() as connection:
             rows = (await connection.execute(query.limit(limit + 1))).mappings().all()
         return [_job(row) for row in rows[:limit]], len(rows) > limit
+
+    async def ids(self) -> set[str]:
+        """The ids of all jobs."""
+        async with self._database.reading() as connection:
+            return set((await connection.execute(select(_JOBS.c.id))).scalars())
 
     async def unfinished(self) -> list[Job]:
         """Every queued and running job, in the order of creation."""

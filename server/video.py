@@ -40,6 +40,7 @@ def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:
         seconds=in_seconds(params.num_frames, resolved.fps),
         size=f"{params.width}x{params.height}",
         error=None if job.error is None else VideoError(code=job.error.code, message=job.error.message),
+        remixed_from_video_id=job.remixed_from,
         num_frames=params.num_frames,
         fps=resolved.fps,
         seed=params.seed,

@@ -11,7 +11,7 @@ from server.answers import Video, VideoDeleted, VideoList
 from server.errors import BadField, IllegalMove, JobFailed, NotFound
 from server.intake import submit
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body, waiting_answer
-from server.results import as_stream, completed, result
+from server.results import as_stream, completed, created, result
 from server.services import ServicesDep
 from server.video import look, to_video
 from server.waiting import patiently
@@ -30,10 +30,7 @@ _WAITING = waiting_answer() | error_answers(*REFUSED_AT_THE_DOOR, JobFailed)
 )
 async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
     """Queue a video; the answer says what will really be made."""
-    submitted = await submit(request, services, waits=False)
-    video = to_video(submitted.live.job, submitted.live, services.dispatcher)
-    status = services.settings.server.create_status
-    return JSONResponse(video.model_dump(mode="json"), status, submitted.headers)
+    return created(await submit(request, services, waits=False), services)
 
 
 @router.post("/v1/videos/generations", responses=_WAITING, openapi_extra=request_body())

@@ -1,0 +1,83 @@
+"""A remix: the source's parameters, with a new prompt and whatever else the request gives."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from server.echo import shown
+from server.errors import BadField, IllegalMove
+from server.jobs import Job, JobStatus
+from server.params import Resolved, find_model, resolve
+from server.schemas import VideoGenerationRequest
+from server.services import Services
+
+SAME_NAMES = (
+    "seed",
+    "num_inference_steps",
+    "guidance_scale",
+    "guidance_scale_2",
+    "boundary_ratio",
+    "flow_shift",
+    "negative_prompt",
+    "max_sequence_length",
+)
+"""Fields that parameters and requests call the same."""
+
+
+def check_source(job: Job) -> Job:
+    """The job, if its video can be started from.
+
+    Raises:
+        IllegalMove: it is not completed.
+    """
+    if job.status is not JobStatus.COMPLETED:
+        raise IllegalMove(f"video {job.id} is {job.status}; only a completed one can be started from")
+    return job
+
+
+async def remixed(
+    request: VideoGenerationRequest, source: Job, services: Services
+) -> tuple[VideoGenerationRequest, Resolved]:
+    """The whole request that a remix means, and its resolution.
+
+    Raises:
+        BadField: another model than the source's, or a value that it does not allow.
+        ModelNotFound: the source's model is not served any more.
+    """
+    theirs = source.resolved
+    whole = request.model_copy(update=await asyncio.to_thread(_taken_over, request, source))
+    if find_model(whole, services.capabilities).id != theirs.params.model:
+        raise BadField(
+            "model", f"{shown(request.model)} is not allowed; the source has {theirs.params.model}"
+        )
+    resolved = resolve(whole, services.capabilities, services.settings)
+    if request.latent_path is None:
+        resolved = replace(resolved, params=replace(resolved.params, latents=theirs.params.latents))
+    if "video_codec_options" not in request.model_fields_set and resolved.format == theirs.format:
+        resolved = replace(resolved, codec_options=theirs.codec_options)
+    return whole, resolved
+
+
+def _taken_over(request: VideoGenerationRequest, source: Job) -> dict[str, Any]:
+    """What the request does not say, as the source has it."""
+    theirs, params = source.resolved, source.resolved.params
+    values: dict[str, Any] = {name: getattr(params, name) for name in SAME_NAMES}
+    values |= {
+        "model": params.model,
+        "fps": theirs.fps,
+        "n": params.num_outputs,
+        "output_format": theirs.format,
+    }
+    if request.width is None and request.height is None:
+        values["size"] = f"{params.width}x{params.height}"
+    if request.seconds is None:
+        values["num_frames"] = params.num_frames
+    values |= {"input_reference": _bytes(params.image), "last_image": _bytes(params.last_image)}
+    return {name: value for name, value in values.items() if getattr(request, name) is None}
+
+
+def _bytes(picture: Path | None) -> bytes | None:
+    return None if picture is None else picture.read_bytes()
