@@ -5,7 +5,7 @@ The seeds were chosen among a few for pictures that move and answer to every par
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -169,4 +169,6 @@ def _z48() -> AutoencoderKLWan:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Make the tiny Wan checkpoints.")
+    parser.add_argument("folder", type=Path, help="where `t2v/`, `i2v/` and `ti2v/` are written")
+    make(parser.parse_args().folder)
