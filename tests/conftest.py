@@ -14,7 +14,7 @@ import torch
 
 pytest_plugins = ["tests.serving"]
 
-CLIENTS = Path("build/clients")
+CLIENTS = Path(".clients")
 """Where `make clients` puts the clients that get an environment of their own."""
 
 
@@ -29,7 +29,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "ray": lambda: importlib.util.find_spec("ray") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
         "curl": lambda: _on_path("curl"),
-        "node": lambda: _on_path("node") and Path("tests/clients/node/node_modules").is_dir(),
+        "node": Path("tests/clients/node/node_modules/.package-lock.json").exists,
         "openai2": lambda: (CLIENTS / "openai2").is_dir(),
         "litellm": lambda: (CLIENTS / "litellm").is_dir(),
     }
