@@ -117,7 +117,7 @@ def _check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
     if request.input_reference is None and info.image == "required":
         raise MissingField("input_reference", f"is required; {info.id} starts from a picture")
     if request.input_reference is not None and info.image == "none":
-        raise BadField("input_reference", f"is not allowed; {info.id} makes videos from text alone")
+        raise BadField("input_reference", f"is not allowed; {info.id} takes text alone")
     if request.last_image is not None and not info.last_image:
         raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture")
     if request.last_image is not None and request.input_reference is None:
