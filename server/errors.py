@@ -6,7 +6,8 @@ ApiError
 │       ├── MissingField
 │       ├── UnknownField
 │       ├── DuplicateField   sent twice, or beside another spelling of itself
-│       └── InvalidImage     a reference picture that cannot be used
+│       ├── InvalidImage     a reference picture that cannot be used
+│       └── FieldTooLarge    a text or a file with more bytes than the operator allows
 ├── NotFound                 no such video, file or variant
 │   ├── ModelNotFound
 │   ├── VideoNotReady        the video is still being made
@@ -36,6 +37,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from server import request_id
 from server.echo import clean, shown
@@ -45,6 +47,7 @@ MAX_RETRY_AFTER_S = 60
 """Longer waits are not obeyed by the official clients."""
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 _logger = logging.getLogger(__name__)
 
@@ -92,6 +95,10 @@ class InvalidImage(BadField):
     """A reference picture that cannot be decoded or is too large."""
 
 
+class FieldTooLarge(BadField):
+    """A text or a file that has more bytes than allowed."""
+
+
 class NotFound(ApiError):
     """There is no such thing (any more)."""
 
@@ -113,7 +120,7 @@ class IllegalMove(ApiError):
 
 
 class BodyTooLarge(ApiError):
-    """The body, or a part of it, has more bytes than allowed."""
+    """The body has more bytes than allowed."""
 
 
 class UnsupportedMediaType(ApiError):
@@ -167,6 +174,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         UnknownField: ErrorRow(400, "invalid_request_error", "unknown_parameter"),
         DuplicateField: ErrorRow(400, "invalid_request_error", "duplicate_parameter"),
         InvalidImage: ErrorRow(400, "invalid_request_error", "invalid_image"),
+        FieldTooLarge: ErrorRow(413, "invalid_request_error", "field_too_large"),
         NotFound: ErrorRow(404, "invalid_request_error", "not_found"),
         ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
         VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),
@@ -225,12 +233,23 @@ async def _answer_validation_error(request: Request, error: Exception) -> JSONRe
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
-    """What the router raises: 404 for an unknown route, 405 with its `Allow`."""
+    """What the router raises: 404 for an unknown route, 405 with `Allow`."""
     raised = cast(HTTPException, error)
     kind = "invalid_request_error" if raised.status_code < 500 else "server_error"
     message = f"{request.method} {clean(request.scope['path'])}: {raised.detail}"
     code = _PHRASES.get(raised.status_code, "error").lower().replace(" ", "_")
-    return JSONResponse(error_body(message, kind, None, code), raised.status_code, raised.headers)
+    headers = {"allow": _allowed(request)} if raised.status_code == 405 else raised.headers
+    return JSONResponse(error_body(message, kind, None, code), raised.status_code, headers)
+
+
+def _allowed(request: Request) -> str:
+    """Every method of the path; the router names only those of the first route that it comes to."""
+    routes, scope = request.app.router.routes, request.scope
+    return ", ".join(
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    )
 
 
 async def _answer_bug(request: Request, error: Exception) -> JSONResponse:

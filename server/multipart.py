@@ -9,8 +9,7 @@ from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
-from server.echo import clean
-from server.errors import BadField, BadRequest, BodyTooLarge
+from server.errors import BadField, BadRequest, FieldTooLarge
 from server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def read_multipart(body: bytes, boundary: bytes, limits: ServerSettings) -> list
     Raises:
         BadRequest: malformed, cut off, or more than `max_form_parts` parts.
         BadField: a part that is not UTF-8 where it is text, or encoded.
-        BodyTooLarge: a text part of more than `max_text_bytes`.
+        FieldTooLarge: a text part of more than `max_text_bytes`.
     """
     # Each near miss of a delimiter costs the parser as much as a part does.
     if body.count(b"\r\n--" + boundary) > limits.max_form_parts + 1:
@@ -112,7 +111,7 @@ def _part(headers: dict[bytes, bytes], data: bytearray, max_text_bytes: int) -> 
     if _is_file(headers, options):
         return None if not data and not options.get(b"filename") else Part(name, bytes(data))
     if len(data) > max_text_bytes:
-        raise BodyTooLarge(f"{clean(name)}: text is limited to {max_text_bytes:,} bytes", param=name)
+        raise FieldTooLarge(name, f"text is limited to {max_text_bytes:,} bytes")
     return Part(name, _text(name, data))
 
 

@@ -18,6 +18,7 @@ from server.errors import (
     BadRequest,
     BodyTooLarge,
     DuplicateField,
+    FieldTooLarge,
     InvalidImage,
     MissingField,
     ModelNotFound,
@@ -33,7 +34,7 @@ from server.schemas import VideoGenerationRequest
 
 Responses = dict[int | str, dict[str, Any]]
 
-UNREADABLE = (BadRequest, BadField, MissingField, UnknownField, DuplicateField, InvalidImage)
+UNREADABLE = (BadRequest, BadField, MissingField, UnknownField, DuplicateField, InvalidImage, FieldTooLarge)
 REFUSED_AT_THE_DOOR = (*UNREADABLE, ModelNotFound, BodyTooLarge, UnsupportedMediaType, QueueFull, NotReady)
 """What a route that takes a generation request may answer before there is a job."""
 

@@ -59,7 +59,7 @@ async def parse_request(request: Request, settings: ServerSettings) -> ParsedReq
 
     Raises:
         UnsupportedMediaType: neither JSON nor a multipart form.
-        BodyTooLarge: more than `max_body_bytes`, or a text part of more than `max_text_bytes`.
+        BodyTooLarge, FieldTooLarge: more than `max_body_bytes`, or text of more than `max_text_bytes`.
         BadRequest, BadField: what cannot be read, and which field is wrong.
     """
     return await _read(request, settings, partial(_understand, settings))

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from server.children import Children
 from server.echo import clean, shown
-from server.errors import BadField, BodyTooLarge, InvalidImage
+from server.errors import BadField, FieldTooLarge, InvalidImage
 from server.schemas import ImageReference, Reference
 from server.settings import ImageSettings
 
@@ -40,7 +40,7 @@ class References:
         Raises:
             BadField: a kind of reference that is not taken.
             InvalidImage: not a picture, damaged, or of too many pixels.
-            BodyTooLarge: more than `images.max_bytes`.
+            FieldTooLarge: more than `images.max_bytes`.
         """
         data = await _read(reference, field, self._settings.max_bytes)
         part = _part_of(target)
@@ -113,5 +113,5 @@ def _from_base64(raw: bytes, field: str) -> bytes:
         raise InvalidImage(field, f"the data: URI is not base64: {error}") from None
 
 
-def _too_large(field: str, max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"{clean(field)}: a picture is limited to {max_bytes:,} bytes", param=field)
+def _too_large(field: str, max_bytes: int) -> FieldTooLarge:
+    return FieldTooLarge(field, f"a picture is limited to {max_bytes:,} bytes")

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from server import reference_child, references
-from server.errors import BodyTooLarge, InvalidImage
+from server.errors import FieldTooLarge, InvalidImage
 from server.references import References
 from server.schemas import ImageReference
 from server.settings import ImageSettings
@@ -116,7 +116,7 @@ async def test_too_many_bytes(as_uri: bool, target: Path) -> None:
     data = bytes(5_000)
     uri = ImageReference(image_url="data:;base64," + base64.b64encode(data).decode())
     store = References(ImageSettings(max_bytes=4_999))
-    with pytest.raises(BodyTooLarge, match="4,999 bytes") as caught:
+    with pytest.raises(FieldTooLarge, match="4,999 bytes") as caught:
         await store.store_image(uri if as_uri else data, "image", target)
     assert caught.value.param == "image"
 

@@ -1,0 +1,54 @@
+"""A whole server whose engine answers at once: the wire is real, only the video is a few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from encoding.base import Artifact, OutputSpec
+from server.app import create_app
+from server.engine.base import DeviceFree, EngineTask, Finished, Fragment, JobEvent, Progress, Started
+from tests.server.door import CAPABILITIES, make_settings
+from tests.server.scripted import ScriptedEngine
+
+CONTENT = b"0123456789"
+TIMINGS = {"generation": 2.0, "denoise": 1.0, "decode": 0.5, "encode": 0.25}
+
+
+class InstantEngine(ScriptedEngine):
+    """Every task is finished as soon as it is begun."""
+
+    capabilities = CAPABILITIES
+
+    async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
+        yield Started(task.job_id)
+        yield Progress(task.job_id, "denoise", 1, 2, 0.5)
+        if task.live:
+            yield Fragment(task.job_id, CONTENT)
+        artifacts = tuple(_written(spec) for spec in task.outputs)
+        yield DeviceFree(task.job_id)
+        yield Finished(task.job_id, artifacts, TIMINGS)
+
+
+def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
+    """The application with every default, its files below `data`."""
+    settings = make_settings(**sections).model_copy(update={"data_dir": data})
+    return create_app(settings, InstantEngine(slots=4))
+
+
+def _written(spec: OutputSpec) -> Artifact:
+    spec.path.write_bytes(CONTENT)
+    return Artifact(
+        path=spec.path,
+        format=spec.format,
+        size_bytes=len(CONTENT),
+        width=spec.width,
+        height=spec.height,
+        num_frames=spec.num_frames,
+        fps=spec.fps,
+        records=(),
+        blocked_seconds=0.0,
+        tail_seconds=0.0,
+    )
