@@ -13,7 +13,7 @@ from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
-from server.routes import content, events, health, models, remix, videos
+from server.routes import content, events, health, models, playground, remix, videos
 from server.services import Services, make_services
 from server.settings import Settings
 
@@ -36,7 +36,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         responses=openapi.ANY_ERROR,
     )
     app.state.services = services
-    for routes in (remix, videos, events, content, models, health):
+    for routes in (remix, videos, events, content, models, health, playground):
         app.include_router(routes.router)
     errors.install(app)
     openapi.install(app)
@@ -54,6 +54,9 @@ async def running(services: Services) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(services.database.close)
         await services.database.open()
+        stack.push_async_callback(services.webhooks.stop)
+        await services.webhooks.start()
+        stack.push_async_callback(services.previews.close)
         stack.push_async_callback(services.engine.stop)
         await services.engine.start()
         stack.push_async_callback(services.dispatcher.stop)

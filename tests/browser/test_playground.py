@@ -1,0 +1,120 @@
+"""The page in a real browser, against the real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.e2e.requests import png
+from tests.serving import Served
+
+pytestmark = pytest.mark.browser
+
+SMALL = {"size": "64x32", "num_frames": "5", "seed": "0"}
+
+
+@pytest.fixture
+def page(served: Served) -> Iterator[Page]:
+    """The playground, loaded; the test fails if the browser reports any error."""
+    problems: list[str] = []
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--disable-background-networking",
+        "--disable-sync",
+    ]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=flags)
+        opened = browser.new_page()
+        opened.on("pageerror", lambda error: problems.append(str(error)))
+        opened.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
+        opened.goto(served.url)
+        expect(opened.locator("#model option")).to_have_count(3)
+        yield opened
+        if folder := os.environ.get("SCREENSHOTS"):
+            opened.screenshot(path=Path(folder) / "playground.png", full_page=True)
+        browser.close()
+    aborted = [problem for problem in problems if "ERR_ABORTED" not in problem]  # a video that was replaced
+    assert aborted == []
+
+
+def fill(page: Page, prompt: str, **fields: str) -> None:
+    page.get_by_label("Prompt", exact=True).fill(prompt)
+    for name, value in (SMALL | fields).items():
+        page.locator(f"#request [name={name}]").fill(value)
+
+
+def make(page: Page) -> None:
+    page.get_by_role("button", name="Make the video").click()
+
+
+def test_a_prompt_becomes_a_video_that_plays(page: Page) -> None:
+    """The browser's own decoder plays the file, in the size that was asked for; seed 0 is kept."""
+    fill(page, "a red <b>circle</b>")
+    make(page)
+    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+    video = page.locator("#video")
+    expect(video).to_be_visible()
+    page.wait_for_function("document.querySelector('#video').readyState >= 2")
+    assert video.evaluate("video => [video.videoWidth, video.videoHeight]") == [64, 32]
+    assert video.evaluate("video => video.duration") == pytest.approx(5 / 16, abs=1 / 16)
+    assert page.locator("#facts").inner_text().endswith("Seed\n0")
+    assert page.locator("#videos .prompt").first.inner_text() == "a red <b>circle</b>"
+
+
+def test_a_refused_field_is_marked(page: Page) -> None:
+    """The server's words, at the field that it names."""
+    fill(page, "a red circle", size="720p")
+    make(page)
+    expect(page.locator("#error")).to_contain_text("size")
+    expect(page.locator("#request [name=size]")).to_have_class("wrong")
+    fill(page, "a red circle")
+    make(page)
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+
+
+def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
+    """The upload appears with the model, and starts the video."""
+    expect(page.locator("#picture")).to_be_hidden()
+    page.get_by_label("Model").select_option("tiny-wan-i2v")
+    picture = {"name": "first.png", "mimeType": "image/png", "buffer": png()}
+    page.locator("#request [name=input_reference]").set_input_files(picture)  # type: ignore[arg-type]
+    fill(page, "it moves")
+    make(page)
+    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+    page.get_by_label("Model").select_option("tiny-wan-ti2v")
+    expect(page.locator(".experts").first).to_be_hidden()
+
+
+def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:
+    """Progress is shown on the way, the cancel is told, and the row goes."""
+    page.locator("summary").click()
+    fill(page, "a long one", num_inference_steps="200", num_frames="33")
+    make(page)
+    expect(page.locator("#state")).to_contain_text("denoise", timeout=10_000)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#state")).to_contain_text("cancelled")
+    row = page.locator("#videos li").first
+    expect(row).to_contain_text("cancelled")
+    before = page.locator("#videos li").count()
+    row.get_by_role("button", name="Delete").click()
+    expect(page.locator("#videos li", has_text="a long one")).to_have_count(0)
+    assert page.locator("#videos li").count() <= before
+
+
+def test_the_page_runs_no_script_but_its_own(client: httpx.Client) -> None:
+    """Its policy says so, and unknown files are not found."""
+    response = client.get("/")
+    assert response.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in response.headers["content-security-policy"]
+    assert client.get("/static/playground.js").headers["content-type"].split(";")[0].endswith("javascript")
+    assert client.get("/static/..%2fapp.py").status_code == 404
