@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 
 from pipelines.base import GenerationParams
 from pipelines.wan import Wan, load_wan
-from tests.pipelines.tiny_models import Recorder, tiny_config
+from tests.pipelines.tiny_models import frames_of, params_for, tiny_config
 
 
 @pytest.fixture(scope="session")
@@ -31,35 +30,10 @@ def ti2v() -> Wan:
 @pytest.fixture
 def params() -> Callable[..., GenerationParams]:
     """Parameters for a model, from its defaults and the given changes."""
-
-    def make(model: Wan, **changes: object) -> GenerationParams:
-        defaults = model.info.defaults
-        base = GenerationParams(
-            model=model.info.id,
-            prompt="a red circle",
-            negative_prompt="blurry",
-            width=defaults.width,
-            height=defaults.height,
-            num_frames=defaults.num_frames,
-            seed=7,
-            num_inference_steps=defaults.num_inference_steps,
-            guidance_scale=defaults.guidance_scale,
-            guidance_scale_2=defaults.guidance_scale_2,
-            boundary_ratio=defaults.boundary_ratio,
-            flow_shift=defaults.flow_shift,
-            max_sequence_length=defaults.max_sequence_length,
-        )
-        return replace(base, **changes)  # type: ignore[arg-type]
-
-    return make
+    return params_for
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., torch.Tensor]:
-    """All frames (3, T, H, W) of one output of a generation."""
-
-    def generate(model: Wan, wanted: GenerationParams, output: int = 0) -> torch.Tensor:
-        chunks = list(model.generate(wanted, Recorder()))
-        return torch.cat([chunk.frames for chunk in chunks if chunk.output == output], dim=1)
-
-    return generate
+    """All frames of one output of a generation."""
+    return frames_of

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
+import torch
 from PIL import Image
 
 import pipelines.tiny_wan
-from pipelines.base import ModelConfig, ModelLimits, Stage
+from pipelines.base import GenerationParams, ModelConfig, ModelLimits, Pipeline, Stage
 from pipelines.errors import Cancelled
 
 TINY = Path(pipelines.tiny_wan.__file__).parent
@@ -57,3 +58,30 @@ def picture(path: Path, width: int, height: int, *, turned: bool = False) -> Pat
     image.paste(left, (0, 0, width // 2, height))
     image.save(path)
     return path
+
+
+def params_for(model: Pipeline, **changes: object) -> GenerationParams:
+    """Parameters from the model's defaults and the given changes."""
+    defaults = model.info.defaults
+    base = GenerationParams(
+        model=model.info.id,
+        prompt="a red circle",
+        negative_prompt="blurry",
+        width=defaults.width,
+        height=defaults.height,
+        num_frames=defaults.num_frames,
+        seed=7,
+        num_inference_steps=defaults.num_inference_steps,
+        guidance_scale=defaults.guidance_scale,
+        guidance_scale_2=defaults.guidance_scale_2,
+        boundary_ratio=defaults.boundary_ratio,
+        flow_shift=defaults.flow_shift,
+        max_sequence_length=defaults.max_sequence_length,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def frames_of(model: Pipeline, wanted: GenerationParams, output: int = 0) -> torch.Tensor:
+    """All frames (3, T, H, W) of one output."""
+    chunks = list(model.generate(wanted, Recorder()))
+    return torch.cat([chunk.frames for chunk in chunks if chunk.output == output], dim=1)
