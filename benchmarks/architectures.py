@@ -38,27 +38,69 @@ _SCHEDULER = {
 }
 
 
-def write_t2v_a14b(folder: Path) -> Path:
-    """Write the architecture of Wan2.2-T2V-A14B: two experts of 14B, UMT5-XXL, the z16 VAE."""
-    expert = {"_class_name": "WanTransformer3DModel"}
-    parts: dict[str, tuple[str, str, dict[str, Any]]] = {
-        "transformer": ("diffusers", "WanTransformer3DModel", expert),
-        "transformer_2": ("diffusers", "WanTransformer3DModel", expert),
-        "vae": ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"}),
-        "scheduler": ("diffusers", "UniPCMultistepScheduler", _SCHEDULER),
-        "text_encoder": ("transformers", "UMT5EncoderModel", _UMT5_XXL),
-    }
-    return _write(folder, "WanPipeline", parts, {"boundary_ratio": 0.875, "expand_timesteps": False})
+Part = tuple[str, str, dict[str, Any]]
+
+_Z16 = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"})
+Z48: dict[str, Any] = {
+    "base_dim": 160,
+    "decoder_base_dim": 256,
+    "z_dim": 48,
+    "is_residual": True,
+    "in_channels": 12,
+    "out_channels": 12,
+    "patch_size": 2,
+    "scale_factor_spatial": 16,
+    "latents_mean": [0.0] * 48,
+    "latents_std": [1.0] * 48,
+}
+"""The VAE of Wan 2.2 5B; diffusers' default arguments are z16."""
 
 
-def _write(
-    folder: Path, pipeline: str, parts: dict[str, tuple[str, str, dict[str, Any]]], options: dict[str, Any]
-) -> Path:
+def write(model: str, folder: Path) -> Path:
+    """Write the architecture of a model of `configs/` into an empty folder.
+
+    `t2v-a14b` and `i2v-a14b` have two experts of 14B and the z16 VAE, `ti2v-5b` one of 5B and the z48 VAE; the
+    text encoder is UMT5-XXL throughout.
+    """
+    pipeline, parts, options = {"t2v-a14b": _t2v, "i2v-a14b": _i2v, "ti2v-5b": _ti2v}[model]()
+    return _write(folder, pipeline, parts, options)
+
+
+def _transformer(**changes: int) -> Part:
+    return ("diffusers", "WanTransformer3DModel", {"_class_name": "WanTransformer3DModel", **changes})
+
+
+def _t2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
+    parts = {"transformer": _transformer(), "transformer_2": _transformer(), "vae": _Z16}
+    return "WanPipeline", parts, {"boundary_ratio": 0.875, "expand_timesteps": False}
+
+
+def _i2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
+    expert = _transformer(in_channels=36)
+    options = {"boundary_ratio": 0.9, "expand_timesteps": False}
+    options |= {"image_encoder": [None, None], "image_processor": [None, None]}
+    return "WanImageToVideoPipeline", {"transformer": expert, "transformer_2": expert, "vae": _Z16}, options
+
+
+def _ti2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
+    transformer = _transformer(
+        num_attention_heads=24, in_channels=48, out_channels=48, ffn_dim=14336, num_layers=30
+    )
+    vae = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan", **Z48})
+    options = {"boundary_ratio": None, "expand_timesteps": True, "transformer_2": [None, None]}
+    return "WanPipeline", {"transformer": transformer, "vae": vae}, options
+
+
+def _write(folder: Path, pipeline: str, parts: dict[str, Part], options: dict[str, Any]) -> Path:
     tiny = Path(pipelines.tiny_wan.__file__).parent / "t2v"
     index = json.loads((tiny / "model_index.json").read_text())
     index = {"_class_name": pipeline, "tokenizer": index["tokenizer"], **options}
     shutil.copytree(tiny / "tokenizer", folder / "tokenizer")
-    for name, (library, kind, config) in parts.items():
+    common = {
+        "scheduler": ("diffusers", "UniPCMultistepScheduler", _SCHEDULER),
+        "text_encoder": ("transformers", "UMT5EncoderModel", _UMT5_XXL),
+    }
+    for name, (library, kind, config) in (parts | common).items():
         index[name] = [library, kind]
         file = "scheduler_config.json" if name == "scheduler" else "config.json"
         (folder / name).mkdir()

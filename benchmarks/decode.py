@@ -23,24 +23,11 @@ import torch
 from diffusers import AutoencoderKLWan
 
 import pipelines.tiny_wan
+from benchmarks.architectures import Z48
 from encoding.base import OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
 from pipelines.wan_vae import StreamingDecoder
-
-# Wan 2.2's 5B VAE, as its published configuration says; z16 is diffusers' default.
-Z48: dict[str, Any] = {
-    "base_dim": 160,
-    "decoder_base_dim": 256,
-    "z_dim": 48,
-    "is_residual": True,
-    "in_channels": 12,
-    "out_channels": 12,
-    "patch_size": 2,
-    "scale_factor_spatial": 16,
-    "latents_mean": [0.0] * 48,
-    "latents_std": [1.0] * 48,
-}
 
 
 @dataclass

@@ -1,15 +1,17 @@
-"""Wan2.2-T2V-A14B through the HTTP server on one GPU, with random weights: time and memory of a request.
+"""A real architecture with random weights through the HTTP server on one GPU: time and memory of a request.
 
-    python -m benchmarks.serve_a14b [--steps 2] [--frames 81] [--repeat 3]
+    python -m benchmarks.serve [--model t2v-a14b] [--steps 2] [--frames 81] [--size 832x480] [--repeat 3]
 
-Starts `reelserve serve` on a copy of configs/wan2.2-t2v-a14b.yaml with `load_format: dummy`, posts the same
-request several times to /v1/videos/sync, and prints the server's own timings and the device memory in use.
-Frames of random weights are noise, the worst case of the encoder.
+Starts `reelserve serve` on a copy of configs/wan2.2-MODEL.yaml with `load_format: dummy`, posts the same request
+several times to /v1/videos/sync, and prints the server's own timings and the device memory in use. Frames of
+random weights are noise, the worst case of the encoder.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import io
 import subprocess
 import sys
 import tempfile
@@ -19,10 +21,9 @@ from typing import IO
 
 import httpx
 import yaml
+from PIL import Image
 
-from benchmarks.architectures import write_t2v_a14b
-
-CONFIG = Path("configs/wan2.2-t2v-a14b.yaml")
+from benchmarks.architectures import write
 
 
 def main() -> None:
@@ -30,15 +31,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--model", choices=["t2v-a14b", "i2v-a14b", "ti2v-5b"], default="t2v-a14b")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--frames", type=int, default=81)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--size", default="832x480")
-    parser.add_argument("--output", type=Path, default=Path("a14b.mp4"))
+    parser.add_argument("--output", type=Path, default=Path("benchmark.mp4"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        server, url = start(Path(folder))
+        server, url = start(options.model, Path(folder))
         print(f"models built and ready after {time.monotonic() - started:.1f} s; {memory_mib()} MiB in use")
         try:
             for _ in range(options.repeat):
@@ -48,12 +50,12 @@ def main() -> None:
             print(f"server ended with status {server.wait(60)}")
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+def start(model: str, folder: Path) -> tuple[subprocess.Popen[str], str]:
     """The server's process and address, once it is ready."""
-    config = yaml.safe_load(CONFIG.read_text())
+    config = yaml.safe_load(Path(f"configs/wan2.2-{model}.yaml").read_text())
     architecture = folder / "architecture"
     architecture.mkdir()
-    config["models"][0] |= {"path": str(write_t2v_a14b(architecture)), "load_format": "dummy"}
+    config["models"][0] |= {"path": str(write(model, architecture)), "load_format": "dummy"}
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "server.cli", "serve", "--config", str(path), "--port", "0"]
@@ -76,12 +78,21 @@ def report(url: str, options: argparse.Namespace) -> None:
         "num_inference_steps": options.steps,
         "seed": 7,
     }
+    if options.model != "t2v-a14b":
+        fields["input_reference"] = picture()
     started = time.monotonic()
     response = httpx.post(f"{url}/v1/videos/sync", json=fields, timeout=600).raise_for_status()
     taken = time.monotonic() - started
     options.output.write_bytes(response.content)
     timing = response.headers["Server-Timing"]
     print(f"request {taken:.2f} s, {len(response.content):,} bytes; {timing}; {memory_mib()} MiB in use")
+
+
+def picture() -> str:
+    """A first frame, as a data URI."""
+    buffer = io.BytesIO()
+    Image.radial_gradient("L").convert("RGB").save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def memory_mib() -> str:
