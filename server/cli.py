@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it writes whole URLs; those of webhooks are secret
     command = options.pop("command")
     try:
         settings = load(options.pop("config"), _nested(options))

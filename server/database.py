@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import MetaData, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.jobs import Job
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 METADATA = MetaData()
 """Every table. A module that has one describes it here, so that opening the database creates it."""
+
+
+def uninterrupted(
+    write: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let what writes come to its end before a cancellation takes effect.
+
+    A connection that is dropped within a transaction keeps SQLite locked until it is collected.
+    """
+
+    @wraps(write)
+    async def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        writing = asyncio.create_task(write(*args, **kwargs))
+        try:
+            return await asyncio.shield(writing)
+        finally:
+            await asyncio.wait({writing})
+
+    return whole
 
 
 class Beside(Protocol):
@@ -51,7 +76,8 @@ class Database:
     def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
         """A transaction: committed at the end of the block, undone if that is left by an exception.
 
-        Let its first statement write: SQLite refuses to turn a reader into a writer while another one writes.
+        Use it in functions that are `uninterrupted`, and let its first statement write: SQLite refuses to
+        turn a reader into a writer while another one writes.
         """
         return self._engine.begin()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from encoding.base import OutputSpec
 from server.artifacts import JobFolders
+from server.database import Beside, uninterrupted
 from server.engine.base import (
     DeviceFree,
     Engine,
@@ -98,8 +99,9 @@ class Dispatcher:
         if self.depth >= self._max_jobs:
             raise QueueFull(f"{self.depth} jobs wait, and at most {self._max_jobs} may", QUEUE_RETRY_S)
 
-    async def submit(self, job: Job) -> LiveJob:
-        """Write the job down and queue it.
+    @uninterrupted
+    async def submit(self, job: Job, beside: Beside | None = None) -> LiveJob:
+        """Write the job down, and what belongs to it, and queue it.
 
         Raises:
             QueueFull: too many jobs wait.
@@ -109,7 +111,7 @@ class Dispatcher:
         self._waiting.append(job.id)
         try:
             await asyncio.to_thread(self._artifacts.create, job.id)
-            await self._store.add(job)
+            await self._store.add(job, beside)
         except BaseException:
             self._forget(live)
             raise

@@ -11,11 +11,15 @@ ApiError
 ├── NotFound                 no such video, file or variant
 │   ├── ModelNotFound
 │   ├── VideoNotReady        the video is still being made
-│   └── VideoFailed          there will never be a file
+│   ├── VideoFailed          there will never be a file
+│   └── FileMissing          the video was completed, and its file is gone
 ├── IllegalMove              the job is in a state that does not allow this
+├── IdempotencyKeyReused     the key belongs to another request
+├── RangeNotSatisfiable      bytes that the file does not have; carries its size
 ├── BodyTooLarge             more bytes than the operator allows
 ├── UnsupportedMediaType     neither JSON nor a multipart form
 ├── NotSupported             a route of OpenAI's that has no meaning here
+├── PreviewFailed            a picture of a video cannot be made
 ├── JobFailed                a request that waits for its video learns that the job failed
 └── RetryLater               carries the seconds to wait
     ├── QueueFull
@@ -115,8 +119,24 @@ class VideoFailed(NotFound):
     """The file of a video that failed."""
 
 
+class FileMissing(NotFound):
+    """The file of a completed video was removed, or is being deleted."""
+
+
+class RangeNotSatisfiable(ApiError):
+    """No byte of the file lies in `Range`; `size` is what it has."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
 class IllegalMove(ApiError):
     """A job is in a state that does not allow what was asked."""
+
+
+class IdempotencyKeyReused(ApiError):
+    """The `Idempotency-Key` of this request came with another one before."""
 
 
 class BodyTooLarge(ApiError):
@@ -129,6 +149,10 @@ class UnsupportedMediaType(ApiError):
 
 class NotSupported(ApiError):
     """A route of OpenAI's that this server does not have."""
+
+
+class PreviewFailed(ApiError):
+    """The thumbnail or spritesheet of a video cannot be made."""
 
 
 class JobFailed(ApiError):
@@ -179,10 +203,14 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
         VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),
         VideoFailed: ErrorRow(404, "invalid_request_error", "video_failed"),
+        FileMissing: ErrorRow(404, "invalid_request_error", "file_missing"),
         IllegalMove: ErrorRow(409, "invalid_request_error", "illegal_move", _NO_RETRY),
+        IdempotencyKeyReused: ErrorRow(409, "invalid_request_error", "idempotency_key_reused", _NO_RETRY),
         BodyTooLarge: ErrorRow(413, "invalid_request_error", "body_too_large"),
         UnsupportedMediaType: ErrorRow(415, "invalid_request_error", "unsupported_media_type"),
+        RangeNotSatisfiable: ErrorRow(416, "invalid_request_error", "range_not_satisfiable"),
         NotSupported: ErrorRow(501, "invalid_request_error", "not_supported", _NO_RETRY),
+        PreviewFailed: ErrorRow(500, "server_error", "preview_failed", _NO_RETRY),
         JobFailed: ErrorRow(500, "server_error", "internal_error", _NO_RETRY),
         QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
         NotReady: ErrorRow(503, "server_error", "not_ready"),
@@ -206,6 +234,8 @@ def answer(error: ApiError) -> JSONResponse:
     row = row_of(type(error))
     body = error_body(error.message, row.type, error.param, error.code or row.code)
     headers = dict(row.headers)
+    if isinstance(error, RangeNotSatisfiable):
+        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, RetryLater):
         headers["retry-after"] = str(min(max(ceil(error.retry_after_s), 1), MAX_RETRY_AFTER_S))
     return JSONResponse(body, row.status, headers)
@@ -257,4 +287,6 @@ async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
     known_as = request_id.ensure(request.scope)
     _logger.error("request %s: unhandled %s", known_as, type(error).__name__)
     body = error_body(f"internal error; the request id is {known_as}", "server_error", None, "internal_error")
-    return JSONResponse(body, 500, {request_id.HEADER: known_as})
+    # A POST may have made its job before it failed; sent again by the client itself, it would make another.
+    no_retry = _NO_RETRY if request.method == "POST" else {}
+    return JSONResponse(body, 500, {request_id.HEADER: known_as, **no_retry})

@@ -72,6 +72,11 @@ class Job:
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by name, as in `Server-Timing`."""
 
+    @property
+    def lost(self) -> bool:
+        """It ended because nobody waited any more: asked for again, it is made again."""
+        return self.waits and self.error is not None and self.error.code in ("cancelled", "server_restarted")
+
 
 def new_job_id() -> str:
     """A fresh id: `video_` and 32 hexadecimal digits, not to be guessed."""

@@ -22,6 +22,8 @@ class LiveJob:
         """Set when the store knows the job, or has refused it; nothing else happens to it before."""
         self.cancelled: JobError | None = None
         """Why it is to end, wherever on its way it is."""
+        self.waiters = 0
+        """Requests that wait for its result now: one, or the repetitions of one."""
 
     def end(self) -> None:
         """Let go of all who wait for it."""

@@ -28,6 +28,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.webhooks = Counter(
+            "reelserve_webhook_attempts",
+            "Attempts to deliver an event: delivered, failed (and tried again), or expired (given up)",
+            ["outcome"],
+            registry=self.registry,
+        )
+
     def watch(self, depth: Callable[[], float], ready: Callable[[], float]) -> None:
         """Read the queue's depth and the engine's readiness whenever the metrics are asked for."""
         gauge = Gauge("reelserve_queue_depth", "Jobs that wait", registry=self.registry)

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from encoding.formats import FORMATS
+from encoding.previews import PREVIEWS
 from server.answers import ErrorBody, VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.errors import (
     ApiError,
@@ -19,6 +20,7 @@ from server.errors import (
     BodyTooLarge,
     DuplicateField,
     FieldTooLarge,
+    IdempotencyKeyReused,
     InvalidImage,
     MissingField,
     ModelNotFound,
@@ -30,12 +32,21 @@ from server.errors import (
     error_body,
     row_of,
 )
+from server.idempotency import HEADER as IDEMPOTENCY_KEY
 from server.schemas import VideoGenerationRequest
 
 Responses = dict[int | str, dict[str, Any]]
 
 UNREADABLE = (BadRequest, BadField, MissingField, UnknownField, DuplicateField, InvalidImage, FieldTooLarge)
-REFUSED_AT_THE_DOOR = (*UNREADABLE, ModelNotFound, BodyTooLarge, UnsupportedMediaType, QueueFull, NotReady)
+REFUSED_AT_THE_DOOR = (
+    *UNREADABLE,
+    ModelNotFound,
+    IdempotencyKeyReused,
+    BodyTooLarge,
+    UnsupportedMediaType,
+    QueueFull,
+    NotReady,
+)
 """What a route that takes a generation request may answer before there is a job."""
 
 ANY_ERROR: Responses = {
@@ -52,7 +63,9 @@ def request_body() -> dict[str, Any]:
     # Written out in place: FastAPI collects only the models that it reads itself.
     whole = _inlined(schema, schema.pop("$defs"))
     kinds = ("application/json", "multipart/form-data")
-    return {"requestBody": {"required": True, "content": {kind: {"schema": whole} for kind in kinds}}}
+    body = {"required": True, "content": {kind: {"schema": whole} for kind in kinds}}
+    meaning = "for 24 hours, the same key and request mean the same job; 1 to 255 printable ASCII characters"
+    return {"requestBody": body} | header(IDEMPOTENCY_KEY, meaning, "order-1234")
 
 
 def header(name: str, description: str, example: str) -> dict[str, Any]:
@@ -87,10 +100,12 @@ def waiting_answer() -> Responses:
 
 def content_answers() -> Responses:
     """A stored file, or a part of it."""
-    part = file_answer() | {"description": "the part of the file that `Range` names"}
-    whole = file_answer("application/json")
+    pictures = [preview.media_type for preview in PREVIEWS.values()]
+    part = file_answer(*pictures, "multipart/byteranges")
+    part["description"] = "the part of the file that `Range` names, or the parts"
+    whole = file_answer(*pictures, "application/json")
     whole["description"] = "the file, or with `Accept: application/json` the path, where it was asked for"
-    return {200: whole, 206: part, 416: {"description": "no byte of the file lies in `Range`"}}
+    return {200: whole, 206: part, 304: {"description": "the client has it: `If-None-Match` names it"}}
 
 
 def install(app: FastAPI) -> None:

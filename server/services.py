@@ -12,10 +12,14 @@ from server.database import Database
 from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine
 from server.errors import NotReady
+from server.idempotency import IdempotencyKeys
 from server.metrics import Metrics
+from server.previews import Previews
 from server.references import References
 from server.settings import Settings
 from server.store import Store
+from server.webhooks.outbox import Outbox
+from server.webhooks.sender import WebhookSender
 
 START_RETRY_S = 10
 """What a client is told to wait while the models load."""
@@ -29,8 +33,11 @@ class Services:
     engine: Engine
     database: Database
     store: Store
+    keys: IdempotencyKeys
+    webhooks: WebhookSender
     artifacts: JobFolders
     uploads: JobFolders
+    previews: Previews
     references: References
     metrics: Metrics
     dispatcher: Dispatcher
@@ -52,7 +59,8 @@ class Services:
 def make_services(settings: Settings, engine: Engine) -> Services:
     """Build the parts; nothing is opened or started yet."""
     database, metrics = Database(settings.store_url), Metrics()
-    store = Store(database)
+    outbox = Outbox(database, settings.webhooks)
+    store = Store(database, endings=(outbox,))
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
     dispatcher = Dispatcher(
         store=store,
@@ -69,8 +77,11 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         engine=engine,
         database=database,
         store=store,
+        keys=IdempotencyKeys(database),
+        webhooks=WebhookSender(settings.webhooks, outbox, metrics),
         artifacts=artifacts,
         uploads=uploads,
+        previews=Previews(artifacts, settings.artifacts.preview_timeout_s),
         references=References(settings.images),
         metrics=metrics,
         dispatcher=dispatcher,

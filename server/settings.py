@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from pipelines.base import ModelConfig, ModelLimits
+from server.webhooks.settings import WebhookSettings
 
 MIB = 2**20
 ENV_PREFIX = "REELSERVE_"
@@ -70,6 +71,9 @@ class ArtifactSettings(Section):
     dir: Path | None = Field(None, description="folder of finished files; default: below `data_dir`")
     expose_paths: bool = Field(
         False, description="allow `response_format=video_path`, which answers with a path on this machine"
+    )
+    preview_timeout_s: float = Field(
+        30, gt=0, description="how long the making of a thumbnail or spritesheet may take"
     )
 
 
@@ -163,10 +167,20 @@ class Settings(BaseSettings):
     engine: EngineSettings = EngineSettings()
     encoding: EncodingSettings = EncodingSettings()
     fixed_latents: FixedLatentSettings = FixedLatentSettings()
+    webhooks: tuple[WebhookSettings, ...] = Field(
+        (), description="services that are told how jobs end; each URL once"
+    )
     models: tuple[ModelSettings, ...] = Field(
         min_length=1, description="the served models, the default one first"
     )
     config_dir: Path = Field(Path(), exclude=True, description="folder that relative model paths start from")
+
+    @field_validator("webhooks")
+    @classmethod
+    def _check_webhooks(cls, webhooks: tuple[WebhookSettings, ...]) -> tuple[WebhookSettings, ...]:
+        if len({webhook.url for webhook in webhooks}) < len(webhooks):
+            raise ValueError("names a URL more than once")
+        return webhooks
 
     @classmethod
     def settings_customise_sources(
@@ -246,5 +260,6 @@ def _is_setting(variable: str) -> bool:
 def _explain(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        shown = "" if problem["type"] in ("missing", "extra_forbidden") else f" (got {problem['input']!r})"
+        told = problem["type"] in ("missing", "extra_forbidden") or name.startswith("webhooks")  # secrets
+        shown = "" if told else f" (got {problem['input']!r})"
         yield f"{name}: {problem['msg']}{shown}"

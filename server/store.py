@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 
-from server.database import METADATA, Beside, Database, Ending
+from server.database import METADATA, Beside, Database, Ending, uninterrupted
 from server.echo import shown
 from server.errors import IllegalMove, NotFound
 from server.jobs import TRANSITIONS, Job, JobError, JobStatus, StoredFile
@@ -57,6 +57,7 @@ class Store:
         self._database = database
         self._endings = endings
 
+    @uninterrupted
     async def add(self, job: Job, beside: Beside | None = None) -> None:
         """Write a new job down."""
         async with self._database.writing() as connection:
@@ -108,6 +109,7 @@ class Store:
         async with self._database.reading() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 
+    @uninterrupted
     async def move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
         """Change the status, and with it other fields of `Job`; return the job as it is then.
 
@@ -133,6 +135,7 @@ class Store:
             ending.written()
         return job
 
+    @uninterrupted
     async def delete(self, job_id: str) -> None:
         """Forget a job.
 

@@ -38,7 +38,7 @@ async def create_video(request: Request, services: ServicesDep) -> JSONResponse:
 async def generate_video(request: Request, services: ServicesDep) -> Response:
     """Make a video and answer with it; a client that goes away cancels it."""
     submitted = await submit(request, services, waits=True)
-    if submitted.live.job.resolved.stream:
+    if submitted.live.job.resolved.stream and not submitted.repeated:
         return await as_stream(submitted, request, services)
     await patiently(submitted.live.ended.wait(), submitted.live, request, services)
     job = completed(await services.store.get(submitted.live.job.id))

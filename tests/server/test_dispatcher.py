@@ -123,7 +123,7 @@ async def test_a_job_that_cannot_be_written_down_takes_no_place(
 ) -> None:
     """A full disk under the database refuses the job; the next one runs as if it had never been."""
 
-    async def full(_job: Job) -> None:
+    async def full(*_: object) -> None:
         await asyncio.sleep(0.05)  # long enough for the queue to hand it out
         raise OSError(28, "No space left on device")
 

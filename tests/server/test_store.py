@@ -131,3 +131,16 @@ async def test_unfinished_jobs_in_order(store: Store) -> None:
     await store.move(early.id, JobStatus.IN_PROGRESS)
     await store.move(done.id, JobStatus.FAILED)
     assert [job.id for job in await store.unfinished()] == [early.id, late.id]
+
+
+async def test_a_cancelled_writer_leaves_the_database_free(store: Store) -> None:
+    """Wherever in its transaction it is told to end: it is whole or never began, and the next one writes."""
+    for step in range(60):
+        job = new_job()
+        await store.add(job)
+        moving = asyncio.create_task(store.move(job.id, JobStatus.IN_PROGRESS))
+        await asyncio.sleep(step * 0.0001)
+        moving.cancel()
+        await asyncio.gather(moving, return_exceptions=True)
+        async with asyncio.timeout(5):
+            await store.move(job.id, JobStatus.FAILED)

@@ -1,0 +1,67 @@
+"""A whole server in this process over a scripted engine: real routes, database and files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from server.app import create_app, running
+from server.services import Services
+from tests.server.door import CAPABILITIES, make_settings
+from tests.server.scripted import ScriptedEngine
+
+WAIT_S = 10
+
+
+class Server:
+    """One run of the server; another one on the same folder is a restart."""
+
+    def __init__(self, services: Services, engine: ScriptedEngine, client: httpx.AsyncClient) -> None:
+        self.services = services
+        self.engine = engine
+        self.client = client
+
+    async def post(self, path: str = "/v1/videos", **fields: Any) -> httpx.Response:
+        """A small request as JSON; `headers` are its headers."""
+        headers = fields.pop("headers", {})
+        return await self.client.post(path, json={"prompt": "a red circle"} | fields, headers=headers)
+
+    async def begun(self, count: int = 1) -> str:
+        """The id of job number `count` on the engine, once it runs."""
+        async with asyncio.timeout(WAIT_S):
+            while len(self.engine.begun) < count:
+                await asyncio.sleep(0.005)
+        return self.engine.begun[count - 1]
+
+    async def finish(self, count: int = 1) -> str:
+        """Finish job number `count`; returns its id once the job says so."""
+        job_id = await self.begun(count)
+        live = self.services.dispatcher.live(job_id)
+        self.engine.finish(job_id)
+        if live is not None:
+            await live.ended.wait()
+        return job_id
+
+    async def count(self) -> int:
+        """How many jobs there are."""
+        jobs, more = await self.services.store.page(limit=100)
+        assert not more
+        return len(jobs)
+
+
+@asynccontextmanager
+async def serving(data: Path, **sections: Any) -> AsyncIterator[Server]:
+    """A server with its files below `data`; `sections` of the settings as the YAML would have them."""
+    engine = ScriptedEngine()
+    engine.capabilities = CAPABILITIES
+    sections = {"data_dir": data} | sections
+    app = create_app(make_settings(**sections), engine)
+    services: Services = app.state.services
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with running(services), httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+        yield Server(services, engine, client)
