@@ -59,8 +59,8 @@ Z48: dict[str, Any] = {
 def write(model: str, folder: Path) -> Path:
     """Write the architecture of a model of `configs/` into an empty folder.
 
-    `t2v-a14b` and `i2v-a14b` have two experts of 14B and the z16 VAE, `ti2v-5b` one of 5B and the z48 VAE; the
-    text encoder is UMT5-XXL throughout.
+    `t2v-a14b` and `i2v-a14b` have two experts of 14B and the z16 VAE, `ti2v-5b` one of 5B and the z48 VAE;
+    the text encoder is UMT5-XXL throughout.
     """
     pipeline, parts, options = {"t2v-a14b": _t2v, "i2v-a14b": _i2v, "ti2v-5b": _ti2v}[model]()
     return _write(folder, pipeline, parts, options)
@@ -77,7 +77,7 @@ def _t2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
 
 def _i2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
     expert = _transformer(in_channels=36)
-    options = {"boundary_ratio": 0.9, "expand_timesteps": False}
+    options: dict[str, Any] = {"boundary_ratio": 0.9, "expand_timesteps": False}
     options |= {"image_encoder": [None, None], "image_processor": [None, None]}
     return "WanImageToVideoPipeline", {"transformer": expert, "transformer_2": expert, "vae": _Z16}, options
 

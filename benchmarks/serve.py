@@ -2,9 +2,9 @@
 
     python -m benchmarks.serve [--model t2v-a14b] [--steps 2] [--frames 81] [--size 832x480] [--repeat 3]
 
-Starts `reelserve serve` on a copy of configs/wan2.2-MODEL.yaml with `load_format: dummy`, posts the same request
-several times to /v1/videos/sync, and prints the server's own timings and the device memory in use. Frames of
-random weights are noise, the worst case of the encoder.
+Starts `reelserve serve` on a copy of configs/wan2.2-MODEL.yaml with `load_format: dummy`, posts the same
+request several times to /v1/videos/sync, and prints the server's own timings and the device memory in use.
+Frames of random weights are noise, the worst case of the encoder.
 """
 
 from __future__ import annotations
