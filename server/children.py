@@ -31,7 +31,8 @@ class Children:
     async def run(
         self, *arguments: str, timeout_s: float, data: bytes = b"", variables: Mapping[str, str] | None = None
     ) -> Ended:
-        """Run the interpreter with `arguments`, `data` on standard input, and hardly any environment but `variables`.
+        """Run the interpreter with `arguments`, with `data` on standard input and `variables` added to a
+        small environment.
 
         Whatever happens, a cancelled caller included, the child has ended then.
 
@@ -57,7 +58,7 @@ async def _start(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Pr
         stdout=PIPE,
         stderr=DEVNULL,
         cwd="/",
-        env=kept | variables,
+        env={**kept, **variables},
     )
 
 

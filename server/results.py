@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fastapi import Request, Response
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from encoding.formats import FORMATS
+from encoding.previews import Preview
 from server.answers import VideoBytesResult, VideoPathResult, VideoUrlResult
-from server.errors import ApiError, BadRequest, JobFailed
+from server.downloads import Download, send
+from server.errors import ApiError, BadRequest, FileMissing, JobFailed, NotReady
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
-from server.services import Services
+from server.services import START_RETRY_S, Services
 from server.video import server_timing, to_video
 from server.waiting import patiently
 
@@ -33,9 +35,12 @@ def completed(job: Job) -> Job:
 
     Raises:
         JobFailed, BadRequest: it failed, and the code says why.
+        NotReady: the server stops before the job has ended.
     """
     if job.status is JobStatus.COMPLETED:
         return job
+    if not job.status.final:
+        raise NotReady("the server is stopping", START_RETRY_S)
     assert job.error is not None
     error: ApiError = JobFailed(job.error.message, job.error.code)
     if job.error.code == "invalid_reference":
@@ -54,33 +59,52 @@ async def result(job: Job, request: Request, services: Services) -> Response:
     """The answer to the waiting request behind a completed job: its first output, in the form asked for."""
     match job.resolved.response_format:
         case "video_bytes":
-            return file_response(job, 0, services)
+            return await file_response(job, 0, request, services)
         case "video_path":
-            return path_response(job, 0, services)
+            return await path_response(job, 0, services)
         case "url":
             url = request.url_for("get_content", video_id=job.id)
             return _json(job, VideoUrlResult(video_id=job.id, url=str(url)))
         case "b64_json":
-            text = await asyncio.to_thread(_base64, services.artifacts.file(job.id, job.files[0].name))
-            return _json(job, VideoBytesResult(video_id=job.id, video_bytes=text))
+            return await _base64_response(job, services)
 
 
-def path_response(job: Job, index: int, services: Services) -> JSONResponse:
-    """Where output `index` lies, for clients that share the disk."""
+async def path_response(job: Job, index: int, services: Services) -> JSONResponse:
+    """Where output `index` lies, for clients that share the disk.
+
+    Raises:
+        FileMissing: it is not there (any more).
+    """
     path = services.artifacts.file(job.id, job.files[index].name)
+    if not await asyncio.to_thread(path.exists):
+        raise FileMissing(f"the file of video {job.id} is not there any more")
     return _json(job, VideoPathResult(video_id=job.id, video_path=str(path)))
 
 
-def file_response(job: Job, index: int, services: Services) -> FileResponse:
-    """The file of output `index`: ranges, ETag, and a name to save it by."""
-    kind, file = FORMATS[job.resolved.format], job.files[index]
-    name = job.id if index == 0 else f"{job.id}-{index}"
-    return FileResponse(
-        services.artifacts.file(job.id, file.name),
-        media_type=kind.media_type,
-        filename=f"{name}{kind.suffix}",
-        headers=_headers(job),
-    )
+async def file_response(job: Job, index: int, request: Request, services: Services) -> Response:
+    """The file of output `index`: ranges, validators, and a name to save it by.
+
+    Raises:
+        FileMissing, RangeNotSatisfiable: as `send` does.
+    """
+    kind = FORMATS[job.resolved.format]
+    path = services.artifacts.file(job.id, job.files[index].name)
+    download = _download(job, index, path, "video", kind.media_type, kind.suffix)
+    return await send(download, request, _headers(job))
+
+
+async def preview_response(
+    job: Job, index: int, preview: Preview, request: Request, services: Services
+) -> Response:
+    """A picture of output `index`, made now if nobody asked for it before; headers tell its grid.
+
+    Raises:
+        FileMissing, PreviewFailed: as `Previews.path` does.
+        RangeNotSatisfiable: as `send` does.
+    """
+    path = await services.previews.path(job, index, preview)
+    download = _download(job, index, path, preview.name, preview.media_type, preview.suffix)
+    return await send(download, request, _headers(job) | _grid_headers(job, preview))
 
 
 async def as_stream(submitted: Submitted, request: Request, services: Services) -> Response:
@@ -97,6 +121,7 @@ async def as_stream(submitted: Submitted, request: Request, services: Services) 
 
 async def _pieces(submitted: Submitted, first: bytes | None, services: Services) -> AsyncIterator[bytes]:
     live, piece = submitted.live, first
+    live.waiters += 1
     try:
         while piece is not None:
             yield piece
@@ -104,7 +129,29 @@ async def _pieces(submitted: Submitted, first: bytes | None, services: Services)
         if live.job.status is not JobStatus.COMPLETED:
             raise StreamBroken(f"job {live.job.id} is {live.job.status}")
     finally:
-        services.dispatcher.abandon_soon(live.job.id)
+        live.waiters -= 1
+        if live.waiters == 0:
+            services.dispatcher.abandon_soon(live.job.id)
+
+
+def _download(job: Job, index: int, path: Path, what: str, media_type: str, suffix: str) -> Download:
+    assert job.completed_us is not None
+    number = "" if index == 0 else f"-{index}"
+    return Download(
+        path=path,
+        tag=f"{job.id}-{what}-{index}",
+        modified=job.completed_us // 1_000_000,
+        media_type=media_type,
+        filename=f"{job.id}{number}{suffix}",
+    )
+
+
+def _grid_headers(job: Job, preview: Preview) -> dict[str, str]:
+    if preview.name != "spritesheet":
+        return {}
+    grid = preview.grid(job.resolved.params.num_frames)
+    counts = {"Columns": grid.columns, "Rows": grid.rows, "Tiles": len(grid.frames)}
+    return {f"X-Spritesheet-{name}": str(count) for name, count in counts.items()}
 
 
 def _headers(job: Job) -> dict[str, str]:
@@ -115,5 +162,11 @@ def _json(job: Job, body: BaseModel) -> JSONResponse:
     return JSONResponse(body.model_dump(), headers=_headers(job))
 
 
-def _base64(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode("ascii")
+async def _base64_response(job: Job, services: Services) -> JSONResponse:
+    path = services.artifacts.file(job.id, job.files[0].name)
+    try:
+        data = await asyncio.to_thread(path.read_bytes)
+    except FileNotFoundError:
+        raise FileMissing(f"the file of video {job.id} is not there any more") from None
+    text = (await asyncio.to_thread(base64.b64encode, data)).decode("ascii")
+    return _json(job, VideoBytesResult(video_id=job.id, video_bytes=text))
