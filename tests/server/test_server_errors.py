@@ -16,6 +16,7 @@ from server.errors import (
     ApiError,
     BadField,
     BodyTooLarge,
+    IdempotencyKeyReused,
     IllegalMove,
     InvalidImage,
     JobFailed,
@@ -97,6 +98,7 @@ ANSWERS: list[tuple[ApiError, int, str, dict[str, str]]] = [
     (VideoNotReady("no"), 404, "video_not_ready", {}),
     (VideoFailed("no"), 404, "video_failed", {}),
     (IllegalMove("no"), 409, "illegal_move", {"x-should-retry": "false"}),
+    (IdempotencyKeyReused("no"), 409, "idempotency_key_reused", {"x-should-retry": "false"}),
     (BodyTooLarge("no"), 413, "body_too_large", {}),
     (UnsupportedMediaType("no"), 415, "unsupported_media_type", {}),
     (QueueFull("no", 5), 429, "queue_full", {"retry-after": "5"}),
@@ -152,6 +154,21 @@ async def test_a_bug_says_nothing_but_an_id(caplog: pytest.LogCaptureFixture) ->
     assert [record.getMessage() for record in caplog.records] == [
         f"request {response.headers['x-request-id']}: unhandled RuntimeError"
     ]
+
+
+async def test_a_bug_in_a_post_is_not_retried_by_clients() -> None:
+    """It may have made its job before it failed; a GET can be repeated without harm."""
+    app = make_app(RuntimeError("late"))
+    app.add_api_route("/make", _fail_late, methods=["POST"])
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+        made = await client.post("/make")
+    assert (made.status_code, made.headers["x-should-retry"]) == (500, "false")
+    assert "x-should-retry" not in (await get("/fail", RuntimeError("late"))).headers
+
+
+async def _fail_late() -> None:
+    raise RuntimeError("after the job was made")
 
 
 async def test_unknown_routes_and_methods() -> None:
