@@ -160,6 +160,14 @@ class ModelList(Wire):
     data: list[ModelCard] = Field(description="the default model first")
 
 
+class Health(Wire):
+    """A server that can take work."""
+
+    status: Literal["ok"] = "ok"
+    device: str = Field(description="of the workers", examples=["cuda:0 (NVIDIA H200)"])
+    queued: int = Field(description="jobs that wait", examples=[0])
+
+
 class ErrorDetail(Wire):
     message: str = Field(
         description="the field, its value and what is allowed",

@@ -5,21 +5,27 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from server.services import START_RETRY_S, Services, ServicesDep
+from server.answers import Health
+from server.errors import NotReady
+from server.openapi import Responses, error_answers
+from server.services import START_RETRY_S, ServicesDep
 
 router = APIRouter(tags=["service"])
 
+_COUNTERS: Responses = {
+    200: {"description": "the counters", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
+}
 
-@router.get("/health")
-async def health(services: ServicesDep) -> JSONResponse:
+
+@router.get("/health", responses=error_answers(NotReady))
+async def health(services: ServicesDep) -> Health:
     """200 only while a worker can take work, or else 503."""
-    if services.engine.ready:
-        device = services.capabilities.device
-        return JSONResponse({"status": "ok", "device": device, "queued": services.dispatcher.depth})
-    return JSONResponse({"status": _trouble(services)}, 503, {"Retry-After": str(START_RETRY_S)})
+    device = services.capabilities.device
+    if not services.engine.ready:
+        raise NotReady("no worker can take work: they are being restarted", START_RETRY_S)
+    return Health(device=device, queued=services.dispatcher.depth)
 
 
 @router.get("/live")
@@ -34,13 +40,7 @@ async def get_version() -> dict[str, str]:
     return {"version": version("reelserve")}
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=Response, responses=_COUNTERS)
 async def metrics(services: ServicesDep) -> Response:
     """Counters for Prometheus."""
     return Response(generate_latest(services.metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _trouble(services: Services) -> str:
-    if services.engine.failure is not None:
-        return "failed"
-    return "starting" if services.engine.capabilities is None else "restarting"

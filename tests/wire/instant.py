@@ -1,20 +1,33 @@
-"""A whole server whose engine answers at once: the wire is real, only the video is a few bytes."""
+"""A whole server whose engine answers at once: the wire is real, only the video is always the same."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fastapi import FastAPI
 
 from encoding.base import Artifact, OutputSpec
+from encoding.formats import FORMATS
 from server.app import create_app
 from server.engine.base import DeviceFree, EngineTask, Finished, Fragment, JobEvent, Progress, Started
+from tests.encoding.clips import describe, encode, smooth
 from tests.server.door import CAPABILITIES, make_settings
 from tests.server.scripted import ScriptedEngine
 
-CONTENT = b"0123456789"
 TIMINGS = {"generation": 2.0, "denoise": 1.0, "decode": 0.5, "encode": 0.25}
+
+
+@cache
+def clip(format_name: str) -> bytes:
+    """A file of two frames of 32×32."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"clip{FORMATS[format_name].suffix}"
+        frames = smooth(2, 32, 32)
+        encode(describe(path, frames), frames)
+        return path.read_bytes()
 
 
 class InstantEngine(ScriptedEngine):
@@ -26,7 +39,7 @@ class InstantEngine(ScriptedEngine):
         yield Started(task.job_id)
         yield Progress(task.job_id, "denoise", 1, 2, 0.5)
         if task.live:
-            yield Fragment(task.job_id, CONTENT)
+            yield Fragment(task.job_id, clip(task.outputs[0].format))
         artifacts = tuple(_written(spec) for spec in task.outputs)
         yield DeviceFree(task.job_id)
         yield Finished(task.job_id, artifacts, TIMINGS)
@@ -39,11 +52,12 @@ def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
 
 
 def _written(spec: OutputSpec) -> Artifact:
-    spec.path.write_bytes(CONTENT)
+    content = clip(spec.format)
+    spec.path.write_bytes(content)
     return Artifact(
         path=spec.path,
         format=spec.format,
-        size_bytes=len(CONTENT),
+        size_bytes=len(content),
         width=spec.width,
         height=spec.height,
         num_frames=spec.num_frames,
