@@ -1,4 +1,4 @@
-"""Keep the README's tables equal to the code: `--check` (exit 1 where they differ) or `--write`.
+"""Keep the documents' tables equal to the code: `--check` (exit 1 where they differ) or `--write`.
 
 A table lies between `<!-- table: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
 """
@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import getdoc
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
@@ -18,11 +19,14 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
 from encoding.formats import ALIASES, FORMATS
+from server.answers import Video
 from server.app import create_app
+from server.engine.base import JobErrorCode
+from server.errors import ERROR_TABLE
 from server.schemas import VideoGenerationRequest
 from server.settings import MIB, ModelSettings, Settings, default_config, leaves, load
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
 PLACE = re.compile(r"(<!-- table: (?P<name>\w+) -->\n)(?P<rows>.*?)(<!-- end -->)", re.DOTALL)
 METHODS = ("get", "post", "delete")
 
@@ -72,9 +76,62 @@ def formats() -> Iterator[Row]:
         yield f"`{row.name}`", also, f"`{row.media_type}`", f"`{row.suffix}`", encoder, streamed
 
 
-TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
-    {"routes": routes, "fields": fields, "settings": settings, "models": models, "formats": formats}
+def video() -> Iterator[Row]:
+    """Every key of the job object."""
+    yield "key", "type", "meaning"
+    types = Video.model_json_schema(mode="serialization")["properties"]
+    for name, field in Video.model_fields.items():
+        yield f"`{name}`", wire_type(types[name]), field.description or ""
+
+
+def errors() -> Iterator[Row]:
+    """Every row of the one table from errors to answers."""
+    yield "status", "code", "type", "when"
+    for kind, row in sorted(ERROR_TABLE.items(), key=lambda item: item[1].status):
+        when = (getdoc(kind) or "").partition("\n")[0].partition(";")[0].rstrip(".")
+        yield str(row.status), f"`{row.code}`", f"`{row.type}`", when
+
+
+def job_errors() -> Iterator[Row]:
+    """Every code that a failed job can have."""
+    yield "code", "the job failed because"
+    for code in get_args(JobErrorCode):
+        yield f"`{code}`", JOB_ERRORS[code]
+
+
+JOB_ERRORS: Mapping[str, str] = MappingProxyType(
+    {
+        "cancelled": "it was cancelled, or the client that waited for it went away",
+        "timeout": "it was not finished within the time that the operator allows",
+        "out_of_memory": "the device had too little memory for it",
+        "worker_crashed": "its worker process died",
+        "server_restarted": "the server was stopped while it ran, and a client had been waiting for it",
+        "invalid_reference": "a reference picture turned out to be of no use",
+        "encoding_failed": "the frames could not be made into a file",
+        "storage_failed": "the file could not be written",
+        "internal_error": "of a bug; the log has the trace",
+    }
 )
+
+TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
+    {
+        "routes": routes,
+        "fields": fields,
+        "settings": settings,
+        "models": models,
+        "formats": formats,
+        "video": video,
+        "errors": errors,
+        "job_errors": job_errors,
+    }
+)
+DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "README.md": ("routes", "fields", "settings", "models", "formats"),
+        "docs/wire.md": ("routes", "video", "errors", "job_errors"),
+    }
+)
+"""Which tables a document has, each once."""
 
 
 def spellings(name: str, field: FieldInfo) -> str:
@@ -136,35 +193,39 @@ def markdown(rows: Iterable[Row]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (header, ("---",) * len(header), *body))
 
 
-def renewed(text: str) -> str:
+def renewed(text: str, names: Iterable[str]) -> str:
     """`text` with every table as the code has it.
 
     Raises:
-        ValueError: a table that the code has is missing from the text, or the other way round.
+        ValueError: the tables of the text are not `names`, each once.
     """
     named = [match["name"] for match in PLACE.finditer(text)]
-    if sorted(named) != sorted(TABLES):
-        raise ValueError(f"the README has the tables {named}; it must have {list(TABLES)}, each once")
+    if sorted(named) != sorted(names):
+        raise ValueError(f"the document has the tables {named}; it must have {list(names)}, each once")
     return PLACE.sub(lambda match: match[1] + markdown(TABLES[match["name"]]()) + match[4], text)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     verb = parser.add_mutually_exclusive_group(required=True)
-    verb.add_argument("--check", action="store_true", help="exit 1 where README and code differ")
+    verb.add_argument("--check", action="store_true", help="exit 1 where documents and code differ")
     verb.add_argument("--write", action="store_true", help="renew the tables")
     write = parser.parse_args().write
-    text = README.read_text()
-    new = renewed(text)
-    if write:
-        README.write_text(new)
-    elif new != text:
+    stale = [name for name, tables in DOCUMENTS.items() if differs(ROOT / name, tables, write)]
+    for name in stale:
         print(
-            "README.md: its tables differ from the code; run scripts/readme_tables.py --write",
-            file=sys.stderr,
+            f"{name}: its tables differ from the code; run scripts/readme_tables.py --write", file=sys.stderr
         )
-        return 1
-    return 0
+    return 1 if stale and not write else 0
+
+
+def differs(document: Path, tables: Iterable[str], write: bool) -> bool:
+    """Whether the document was not as the code has it; with `write` it is afterwards."""
+    text = document.read_text()
+    new = renewed(text, tables)
+    if write:
+        document.write_text(new)
+    return not write and new != text
 
 
 if __name__ == "__main__":
