@@ -67,6 +67,8 @@ def make(folder: Path) -> None:
     """Write `t2v/`, `i2v/` and `ti2v/` below `folder`."""
     for name, pipeline in (("t2v", t2v()), ("i2v", i2v()), ("ti2v", ti2v())):
         pipeline.save_pretrained(folder / name)
+    for file in folder.rglob("*.safetensors"):
+        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
 
 
 def t2v() -> DiffusionPipeline:

@@ -24,7 +24,8 @@ class LocalEngine:
         self._changed = asyncio.Condition()
         self._keepers: list[asyncio.Task[None]] = []
         self._capabilities: Capabilities | None = None
-        self._failure: str | None = None
+        self._given_up: list[str] = []
+        """Why each worker that stays down does."""
         self._pending: set[str] = set()
         """Jobs that no worker has begun."""
 
@@ -41,7 +42,7 @@ class LocalEngine:
     @property
     def failure(self) -> str | None:
         """See `Engine.failure`."""
-        return self._failure
+        return "; ".join(self._given_up) if len(self._given_up) == len(self._workers) else None
 
     @property
     def ready(self) -> bool:
@@ -66,7 +67,7 @@ class LocalEngine:
     async def wait_ready(self) -> None:
         """See `Engine.wait_ready`."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self.ready or self._failure is not None)
+            await self._changed.wait_for(lambda: self.ready or self.failure is not None)
 
     async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
         """See `Engine.run`."""
@@ -111,10 +112,11 @@ class LocalEngine:
         while failures < self._settings.max_start_failures and worker.start_failure is None:
             was_ready = await self._follow(worker)
             failures = 0 if was_ready else failures + 1
-            logger.warning("a worker ended%s", "" if was_ready else " before it was ready")
+            why = "" if was_ready else f" before it was ready: {worker.start_failure or 'it died'}"
+            logger.warning("a worker ended%s", why)
             await asyncio.sleep(self._settings.restart_delay_s)
-        self._failure = worker.start_failure or f"the worker died {failures} times while it started"
-        logger.error("no worker: %s", self._failure)
+        self._given_up.append(worker.start_failure or f"the worker died {failures} times while it started")
+        logger.error("a worker stays down: %s", self._given_up[-1])
         await self._notify()
 
     async def _follow(self, worker: LocalWorker) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
@@ -34,6 +35,7 @@ WORKER_DEFAULTS = {
     # other work on both of two cores, decoding on the CPU took twice as long.
     "OMP_WAIT_POLICY": "PASSIVE",
     "TQDM_DISABLE": "1",  # progress bars have no place in a log
+    "TRANSFORMERS_VERBOSITY": "error",  # nor have hints about optional packages
 }
 """Environment of a worker, where the server's own does not say otherwise."""
 
@@ -58,7 +60,7 @@ class LocalWorker:
 
         Jobs that are unfinished at the end get a last event `Failed` with the code `worker_crashed`.
         """
-        process = await self._start()
+        process = self._start()  # at once: a start that is cancelled half-way would leave a process behind
         events: asyncio.Queue[WorkerEvent | None] = asyncio.Queue()
         self._follow(events)
         try:
@@ -87,12 +89,12 @@ class LocalWorker:
         """The job's events are no longer wanted."""
         self._jobs.pop(job_id, None)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    def _start(self) -> subprocess.Popen[bytes]:
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "server.engine.worker", str(theirs.fileno())),
-                stdin=asyncio.subprocess.DEVNULL,
+            process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "server.engine.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,  # standard output is the server's own: one line when it is ready
                 pass_fds=(theirs.fileno(),),
                 env=WORKER_DEFAULTS | os.environ,
@@ -138,13 +140,19 @@ class LocalWorker:
         with contextlib.suppress(OSError):  # a dead worker's jobs are failed where its end is seen
             self._connection.send(command)
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
+    async def _end(self, process: subprocess.Popen[bytes]) -> None:
         assert self._socket is not None
         with contextlib.suppress(OSError):  # already shut by the worker's death
             self._socket.shutdown(socket.SHUT_RDWR)
         try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        self._socket.close()
+            await asyncio.to_thread(_wait, process)
+        finally:
+            self._socket.close()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

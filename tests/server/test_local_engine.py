@@ -1,0 +1,95 @@
+"""Worker processes, started and lost: the engine alone, on the tiny models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from encoding.base import OutputSpec
+from server.engine.base import EngineTask, Failed, Finished, JobEvent
+from server.engine.local import LocalEngine
+from server.settings import EngineSettings, default_config, load
+from tests.server.scripted import resolved
+
+MODELS = load(default_config()).model_configs[:1]
+QUICK = EngineSettings(restart_delay_s=0, max_start_failures=2)
+
+
+@asynccontextmanager
+async def started(engine: LocalEngine) -> AsyncIterator[LocalEngine]:
+    await engine.start()
+    try:
+        await engine.wait_ready()
+        yield engine
+    finally:
+        await engine.stop()
+
+
+def task_in(folder: Path, job_id: str = "job") -> EngineTask:
+    params = replace(resolved().params, model=MODELS[0].id, width=64, height=32, num_frames=5)
+    spec = OutputSpec(folder / f"{job_id}.mp4", "mp4", 64, 32, 5, resolved().fps)
+    return EngineTask(job_id, params, (spec,))
+
+
+async def events_of(engine: LocalEngine, task: EngineTask) -> list[JobEvent]:
+    async with aclosing(engine.run(task)) as events:
+        return [event async for event in events]
+
+
+async def test_a_task_runs_on_a_worker(tmp_path: Path) -> None:
+    """It reports what it can do once, and ends with the finished file."""
+    async with started(LocalEngine(QUICK, MODELS)) as engine:
+        assert engine.capabilities is not None
+        assert [info.id for info in engine.capabilities.models] == [MODELS[0].id]
+        assert engine.failure is None
+        last = (await events_of(engine, task_in(tmp_path)))[-1]
+        assert isinstance(last, Finished)
+        assert last.artifacts[0].path.exists()
+    assert not engine.ready
+
+
+async def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
+    """The reason is the loader's, with the model and the path."""
+    broken = (replace(MODELS[0], path=str(tmp_path / "nothing")),)
+    async with started(LocalEngine(QUICK, broken)) as engine:
+        assert not engine.ready
+        assert engine.failure is not None
+        assert MODELS[0].id in engine.failure
+        assert "nothing" in engine.failure
+
+
+async def test_one_broken_worker_does_not_take_the_others_along(tmp_path: Path) -> None:
+    """A device that is not there stays down; the CPU beside it serves."""
+    settings = EngineSettings(devices=("no-such-device", "cpu"), restart_delay_s=0, max_start_failures=1)
+    async with started(LocalEngine(settings, MODELS)) as engine:
+        assert engine.ready
+        assert engine.failure is None
+        assert isinstance((await events_of(engine, task_in(tmp_path)))[-1], Finished)
+        assert engine.failure is None
+
+
+async def test_a_task_is_cancelled_before_a_worker_takes_it(tmp_path: Path) -> None:
+    """While all workers are still starting, a cancel ends it at once."""
+    engine = LocalEngine(QUICK, MODELS)
+    await engine.start()
+    try:
+        running = asyncio.create_task(events_of(engine, task_in(tmp_path)))
+        await asyncio.sleep(0)  # it waits for a worker now
+        await engine.cancel("job")
+        (event,) = await running
+        assert isinstance(event, Failed)
+        assert event.code == "cancelled"
+    finally:
+        await engine.stop()
+
+
+async def test_tasks_follow_each_other(tmp_path: Path) -> None:
+    """One after the other, each with its own file."""
+    async with started(LocalEngine(QUICK, MODELS)) as engine:
+        for number in range(3):
+            last = (await events_of(engine, task_in(tmp_path, f"job{number}")))[-1]
+            assert isinstance(last, Finished)
+            assert [artifact.path.stem for artifact in last.artifacts] == [f"job{number}"]
