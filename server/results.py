@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from encoding.formats import FORMATS
 from encoding.previews import Preview
@@ -22,12 +24,28 @@ from server.services import START_RETRY_S, Services
 from server.video import server_timing, to_video
 from server.waiting import patiently
 
+logger = logging.getLogger("reelserve.http")
+
 ID_HEADER = "X-Video-Id"
 """Names the job behind an answer whose body is the file."""
 
 
 class StreamBroken(Exception):
     """The job failed after its first bytes were sent: the connection ends without an end of the body."""
+
+
+class BreakableStream(StreamingResponse):
+    """A body that may stop short: the client sees a connection that broke, and the log a line, no traceback.
+
+    What waits to be sent is never more than the video itself, so a slow reader costs no more than its file.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the body, as far as it goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        except StreamBroken as broken:
+            logger.info("a stream ended early: %s", broken)
 
 
 def completed(job: Job) -> Job:
@@ -116,7 +134,7 @@ async def as_stream(submitted: Submitted, request: Request, services: Services) 
     if first is None:
         completed(await services.store.get(live.job.id))
     headers = submitted.headers | {ID_HEADER: live.job.id}
-    return StreamingResponse(_pieces(submitted, first, services), media_type="video/mp4", headers=headers)
+    return BreakableStream(_pieces(submitted, first, services), media_type="video/mp4", headers=headers)
 
 
 async def _pieces(submitted: Submitted, first: bytes | None, services: Services) -> AsyncIterator[bytes]:
