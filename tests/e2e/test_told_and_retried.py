@@ -110,3 +110,35 @@ def test_the_clients_own_retries_make_one_job(client: httpx.Client, breaking: _B
     assert breaking.keys == ["order-77"] * 3
     assert jobs(client, prompt) == [video.id]
     assert finished(client, video.id)["status"] == "completed"
+
+
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 100}
+
+
+def test_a_client_that_asks_again_keeps_its_job(client: httpx.Client) -> None:
+    """Its first connection ends while the second waits: one job, which goes on, and the video comes."""
+    headers, prompt = {"Idempotency-Key": "order-78"}, "a circle that is asked for twice"
+    answers: list[httpx.Response] = []
+
+    def again() -> None:
+        answers.append(client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers))
+
+    waiting = threading.Thread(target=again)
+    threading.Timer(0.3, waiting.start).start()
+    with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=client.base_url, timeout=1) as impatient:
+        impatient.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers)
+    waiting.join(90)
+    assert [answer.status_code for answer in answers] == [200]
+    assert jobs(client, prompt) == [answers[0].headers["x-video-id"]]
+
+
+def test_a_client_that_comes_back_gets_its_video(client: httpx.Client) -> None:
+    """It was gone before it asked again: the first job was stopped, and the video is made anew."""
+    headers, prompt = {"Idempotency-Key": "order-79"}, "a circle that is asked for later"
+    with pytest.raises(httpx.ReadTimeout):
+        client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers, timeout=0.5)
+    answer = client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers)
+    assert answer.status_code == 200
+    made, stopped = jobs(client, prompt)
+    assert answer.headers["x-video-id"] == made
+    assert client.get(f"/v1/videos/{stopped}").json()["error"]["code"] == "cancelled"
