@@ -25,6 +25,7 @@ from server.engine.base import JobErrorCode
 from server.errors import ERROR_TABLE
 from server.schemas import VideoGenerationRequest
 from server.settings import MIB, ModelSettings, Settings, default_config, leaves, load
+from server.webhooks.settings import WebhookSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = re.compile(r"(<!-- table: (?P<name>\w+) -->\n)(?P<rows>.*?)(<!-- end -->)", re.DOTALL)
@@ -58,6 +59,11 @@ def settings() -> Iterator[Row]:
 def models() -> Iterator[Row]:
     """Every setting of one served model."""
     return setting_rows(ModelSettings)
+
+
+def webhooks() -> Iterator[Row]:
+    """Every setting of one webhook."""
+    return setting_rows(WebhookSettings)
 
 
 def setting_rows(model: type[BaseModel]) -> Iterator[Row]:
@@ -119,6 +125,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
         "fields": fields,
         "settings": settings,
         "models": models,
+        "webhooks": webhooks,
         "formats": formats,
         "video": video,
         "errors": errors,
@@ -127,7 +134,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
 )
 DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "README.md": ("routes", "fields", "settings", "models", "formats"),
+        "README.md": ("routes", "fields", "settings", "models", "webhooks", "formats"),
         "docs/wire.md": ("routes", "video", "errors", "job_errors"),
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -84,9 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiving(port: int = 0) -> Iterator[Receiver]:
+def receiving(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
     """A receiver on a free port, or on one that a test knows."""
     with Receiver(port) as receiver:
+        if tls is not None:
+            receiver.socket = tls.wrap_socket(receiver.socket, server_side=True)
         thread = threading.Thread(target=receiver.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +13,9 @@ import pytest
 from server.addresses import AddressRefused, check_url, is_public, resolve
 from server.outbound import checked_client
 from tests.server.receiver import receiving
+
+TLS = Path(__file__).parent / "tls"
+"""A certificate of `receiver.example` that nobody else trusts, and its key."""
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "172.32.0.1", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"]
 PRIVATE = [
@@ -151,6 +156,26 @@ async def test_the_checked_address_is_connected_to(monkeypatch: pytest.MonkeyPat
         (received,) = receiver.received
     assert received.headers["host"] == f"receiver.example:{receiver.port}"
     assert asked == ["receiver.example"]
+
+
+@pytest.mark.parametrize("name", ["receiver.example", "another.example"])
+async def test_a_certificate_must_be_of_the_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Though the address is connected to, TLS asks for the name, and believes no certificate of another."""
+    asked: list[str | None] = []
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(TLS / "receiver.pem")
+    tls.sni_callback = lambda _socket, server_name, _context: asked.append(server_name)
+    with receiving(tls=tls) as receiver, monkeypatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(TLS / "receiver.crt"))
+        patch.setattr(socket, "getaddrinfo", _answers("127.0.0.1"))
+        async with checked_client(allow_private=True, timeout_s=5) as client:
+            sending = client.post(f"https://{name}:{receiver.port}/", content=b"{}")
+            if name == "receiver.example":
+                assert (await sending).status_code == 204
+            else:
+                with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
+                    await sending
+    assert asked == [name]
 
 
 async def test_another_address_is_tried_when_one_takes_no_connection(
