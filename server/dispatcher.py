@@ -11,13 +11,11 @@ from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from encoding.base import OutputSpec
 from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
 from server.engine.base import (
     DeviceFree,
     Engine,
-    EngineTask,
     Failed,
     Finished,
     Fragment,
@@ -31,6 +29,7 @@ from server.live import LiveJob, Signal, Slot
 from server.metrics import Metrics
 from server.pace import Pace
 from server.store import Store
+from server.tasks import task_of
 
 logger = logging.getLogger("reelserve.jobs")
 
@@ -222,7 +221,9 @@ class Dispatcher:
             if live.cancelled is not None:
                 await self._fail(live, live.cancelled)
                 return
-            async with aclosing(self._engine.run(self._task(live.job))) as events:
+            async with aclosing(
+                self._engine.run(task_of(live.job, self._artifacts, self._max_pending_bytes))
+            ) as events:
                 async for event in events:
                     if isinstance(event, DeviceFree):
                         slot.release()
@@ -287,23 +288,6 @@ class Dispatcher:
             logger.exception("job %s had no state to fail from", live.job.id)
         finally:
             self._forget(live)
-
-    def _task(self, job: Job) -> EngineTask:
-        resolved = job.resolved
-        outputs = tuple(
-            OutputSpec(
-                path=self._artifacts.video(job.id, index, resolved.format),
-                format=resolved.format,
-                width=resolved.params.width,
-                height=resolved.params.height,
-                num_frames=resolved.params.num_frames,
-                fps=resolved.fps,
-                codec_options=resolved.codec_options,
-                max_pending_bytes=self._max_pending_bytes,
-            )
-            for index in range(resolved.params.num_outputs)
-        )
-        return EngineTask(job.id, resolved.params, outputs, live=resolved.stream)
 
     def _forget(self, live: LiveJob) -> None:
         if live.job.id in self._waiting:
