@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _MEDIA = (b"image/", b"video/", b"audio/")
 _PLAIN = (b"binary", b"8bit", b"7bit")
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_EXTENDED_FILENAME = re.compile(rb";\s*filename\*\s*=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def read_multipart(body: bytes, boundary: bytes, limits: ServerSettings) -> list
 
 
 def _part(headers: dict[bytes, bytes], data: bytearray, max_text_bytes: int) -> Part | None:
-    _, options = parse_options_header(headers.get(b"content-disposition", b"").decode("latin-1"))
+    options = _disposition(headers.get(b"content-disposition", b""))
     name = _name(options)
     if headers.get(b"content-transfer-encoding", b"binary").strip().lower() not in _PLAIN:
         raise BadField(name, "Content-Transfer-Encoding is not supported; send the bytes as they are")
@@ -117,6 +120,14 @@ def _part(headers: dict[bytes, bytes], data: bytearray, max_text_bytes: int) -> 
 
 def _too_many(limits: ServerSettings) -> BadRequest:
     return BadRequest(f"the form has more than {limits.max_form_parts} parts")
+
+
+def _disposition(header: bytes) -> dict[bytes, bytes]:
+    """The options of a Content-Disposition, among them `filename*`, which the library leaves out."""
+    _, options = parse_options_header(header.decode("latin-1"))
+    if _EXTENDED_FILENAME.search(_QUOTED.sub(b"", header)) is not None:
+        options.setdefault(b"filename", b"upload")
+    return options
 
 
 def _name(options: dict[bytes, bytes]) -> str:
