@@ -16,6 +16,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types import Video
+from PIL import Image
 
 from tests.clients.places import MAJOR_VARIABLE
 from tests.e2e.requests import png, video_of
@@ -233,9 +234,10 @@ async def test_a_raw_post_is_json(api: Api) -> None:
 
 
 async def test_raw_answers_carry_their_headers(api: Api) -> None:
-    """When to poll next and the request's id, as the client reads them."""
-    video = await made(api)
+    """When to poll next, in digits, and the request's id, as the client reads them."""
+    video = await create(api)
     raw: Any = await settled(api.videos.with_raw_response.retrieve(video.id))
+    assert raw.headers["openai-poll-after-ms"].isdigit()
     assert raw.request_id is not None
     assert raw.parse().id == video.id
 
@@ -251,6 +253,43 @@ async def test_a_download_in_pieces(api: Api, tmp_path: Path) -> None:
         async with api.videos.with_streaming_response.download_content(video.id) as answer:
             await answer.stream_to_file(target)
     assert target.read_bytes() == await content(api, video)
+
+
+async def test_previews(api: Api) -> None:
+    """The variants that the client names, as a WebP and a JPEG picture."""
+    video = await made(api)
+    for variant, kind in (("thumbnail", "WEBP"), ("spritesheet", "JPEG")):
+        answer = await settled(api.videos.download_content(video.id, variant=variant))  # type: ignore[call-overload, arg-type, unused-ignore]
+        assert Image.open(io.BytesIO(answer.content)).format == kind
+
+
+async def test_a_remix(api: Api) -> None:
+    """The source's parameters, a new prompt, and what else is given; a zero counts."""
+    source = await made(api, guidance_scale=3.0)
+    asked = api.videos.remix(source.id, prompt="a blue circle", extra_body={"guidance_scale_2": 0.0})
+    video = await settled(api.videos.poll((await settled(asked)).id, poll_interval_ms=50))
+    assert (video.status, video.remixed_from_video_id) == ("completed", source.id)
+    assert (video.prompt, video.size, extras(video)["seed"]) == ("a blue circle", "64x32", 7)
+    assert (extras(video)["guidance_scale"], extras(video)["guidance_scale_2"]) == (3.0, 0.0)
+    with pytest.raises(openai.NotFoundError):
+        await settled(api.videos.remix(f"video_{'0' * 32}", prompt=PROMPT))
+
+
+async def test_what_no_model_can_do_yet(api: Api) -> None:
+    """Edits, extensions and characters: 501 with a code, which the client does not try again."""
+    source = await made(api)
+    by_id: Any = {"video": {"id": source.id}}
+    none: Any = openai.omit
+    for call in (
+        lambda: api.videos.edit(prompt=PROMPT, video=none, extra_body=by_id),
+        lambda: api.videos.edit(prompt=PROMPT, video=b"\0\0\0\x18ftypmp42"),
+        lambda: api.videos.extend(prompt=PROMPT, seconds="4", video=none, extra_body=by_id),
+        lambda: api.videos.create_character(name="a", video=b"\0\0\0\x18ftypmp42"),
+    ):
+        with pytest.raises(openai.InternalServerError) as caught:
+            await settled(call())
+        assert (caught.value.status_code, caught.value.code) == (501, "not_supported")
+        assert caught.value.response.headers["x-should-retry"] == "false"
 
 
 async def test_models(api: Api) -> None:

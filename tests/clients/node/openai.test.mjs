@@ -138,6 +138,36 @@ test('the generic post is JSON and means the same', async () => {
   assert.ok(bytes.equals((await content(await made({ output_format: 'pt' }))).bytes));
 });
 
+test('previews are pictures', async () => {
+  const video = await made({});
+  assert.equal((await content(video, { variant: 'thumbnail' })).type, 'image/webp');
+  assert.equal((await content(video, { variant: 'spritesheet' })).type, 'image/jpeg');
+});
+
+test('a remix takes over the parameters of its source', async () => {
+  const source = await made({ guidance_scale: 3 });
+  const video = await finished(await api.videos.remix(source.id, { prompt: 'a blue circle', guidance_scale_2: 0 }));
+  assert.deepEqual([video.status, video.remixed_from_video_id], ['completed', source.id]);
+  assert.deepEqual([video.prompt, video.guidance_scale, video.guidance_scale_2], ['a blue circle', 3, 0]);
+});
+
+test('what no model can do yet is 501, and not tried again', async () => {
+  const { id } = await made({});
+  const file = await toFile(Buffer.from('\0\0\0\x18ftypmp42'), 'a.mp4');
+  for (const call of [
+    () => api.videos.edit({ prompt: 'blue', video: { id } }),
+    () => api.videos.edit({ prompt: 'blue', video: file }),
+    () => api.videos.extend({ prompt: 'on', seconds: '4', video: { id } }),
+    () => api.videos.createCharacter({ name: 'a', video: file }),
+  ]) {
+    await assert.rejects(
+      call,
+      (error) =>
+        error.status === 501 && error.code === 'not_supported' && error.headers.get('x-should-retry') === 'false',
+    );
+  }
+});
+
 test('the served models', async () => {
   const ids = [];
   for await (const { id } of api.models.list()) ids.push(id);
