@@ -38,7 +38,7 @@ serve: $(STAMP) ## serve CONFIG (configs/tiny.yaml) on 127.0.0.1:8000
 clients: $(CLIENTS)/openai2 $(CLIENTS)/litellm $(NODE_MODULES) ## other people's clients, for the tests that need them
 
 # Folders on the import path, not environments: what they lack is in .venv.
-$(CLIENTS)/%: tests/clients/requirements/%.txt $(STAMP)
+$(CLIENTS)/%: tests/clients/requirements/%.txt | $(STAMP)
 	rm -rf $@ $@.part
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.part -r $<
 	touch $@.part && mv $@.part $@
