@@ -106,9 +106,11 @@ class Session:
 
     def abort(self) -> None:
         with self._lock:
-            if self._state in (_State.DONE, _State.FAILED):
+            if self._state is _State.DONE:
                 return
-            first, self._state = self._state is not _State.ABORTED, _State.ABORTED
+            first = self._state not in (_State.ABORTED, _State.FAILED)
+            if self._state is not _State.FAILED:  # which keeps its error, and has its thread still to end
+                self._state = _State.ABORTED
             self._part.discard()
         self._stop.set()
         self._queue.close()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import schemathesis
 from fastapi import FastAPI
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from schemathesis import Case, GenerationMode
 from schemathesis.core.jsonschema.types import JsonValue
@@ -91,9 +91,20 @@ def _create(schema: BaseSchema, format_name: str) -> str:
     return str(answer.headers["x-video-id"][0])
 
 
+@st.composite
+def _drawable(draw: st.DrawFn, cases: st.SearchStrategy[Case[Any]]) -> Case[Any]:
+    """`cases` without those that schemathesis draws and then cannot judge: wrong bodies that hold a file."""
+    try:
+        return draw(cases)
+    except ValueError as error:
+        if "Unsupported type: 'Binary'" in str(error):
+            reject()
+        raise
+
+
 def _try_out(operation: Operation, videos: list[str], statuses: Counter[tuple[str, int]]) -> None:
     """Cases of one operation, most of them for a video that exists."""
-    right, wrong = (operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
+    right, wrong = (_drawable(operation.as_strategy(generation_mode=mode)) for mode in GenerationMode)
 
     @REPEATABLE
     @given(case=st.one_of(right, wrong), known=st.sampled_from([None, *videos]))
