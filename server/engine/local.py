@@ -62,7 +62,7 @@ class LocalEngine:
     async def wait_idle(self) -> None:
         """See `Engine.wait_idle`."""
         async with self._changed:
-            await self._changed.wait_for(lambda: any(worker.idle for worker in self._workers))
+            await self._changed.wait_for(self._has_idle)
 
     async def wait_ready(self) -> None:
         """See `Engine.wait_ready`."""
@@ -98,14 +98,15 @@ class LocalEngine:
         self._pending.add(job_id)
         try:
             async with self._changed:
-                await self._changed.wait_for(
-                    lambda: job_id not in self._pending or any(worker.idle for worker in self._workers)
-                )
+                await self._changed.wait_for(lambda: job_id not in self._pending or self._has_idle())
             if job_id not in self._pending:
                 return None
             return next(worker for worker in self._workers if worker.idle)
         finally:
             self._pending.discard(job_id)
+
+    def _has_idle(self) -> bool:
+        return any(worker.idle for worker in self._workers)
 
     async def _keep(self, worker: LocalWorker) -> None:
         failures = 0

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from fractions import Fraction
 
-from encoding.base import Artifact
+from encoding.base import Artifact, OutputSpec
 from pipelines.base import GenerationParams
 from server.engine.base import (
     Capabilities,
@@ -54,6 +54,23 @@ def resolved(**changes: object) -> Resolved:
 def new_job(created_us: int = 1, **changes: object) -> Job:
     """A queued job."""
     return Job(id=new_job_id(), created_us=created_us, resolved=resolved(**changes))
+
+
+def written(spec: OutputSpec, content: bytes) -> Artifact:
+    """The file of `spec`, with this content, as a worker reports it."""
+    spec.path.write_bytes(content)
+    return Artifact(
+        path=spec.path,
+        format=spec.format,
+        size_bytes=len(content),
+        width=spec.width,
+        height=spec.height,
+        num_frames=spec.num_frames,
+        fps=spec.fps,
+        records=(),
+        blocked_seconds=0.0,
+        tail_seconds=0.0,
+    )
 
 
 class ScriptedEngine:
@@ -104,22 +121,6 @@ class ScriptedEngine:
 
     def finish(self, job_id: str) -> None:
         """Write the job's files and say that they are whole."""
-        artifacts = []
-        for spec in self.tasks[job_id].outputs:
-            spec.path.write_bytes(b"video")
-            artifacts.append(
-                Artifact(
-                    path=spec.path,
-                    format=spec.format,
-                    size_bytes=5,
-                    width=spec.width,
-                    height=spec.height,
-                    num_frames=spec.num_frames,
-                    fps=spec.fps,
-                    records=(),
-                    blocked_seconds=0.0,
-                    tail_seconds=0.0,
-                )
-            )
+        artifacts = tuple(written(spec, b"video") for spec in self.tasks[job_id].outputs)
         timings = {"generation": 2.0, "denoise": 1.0, "decode": 0.5, "encode": 0.25}
-        self._events[job_id].put_nowait(Finished(job_id, tuple(artifacts), timings))
+        self._events[job_id].put_nowait(Finished(job_id, artifacts, timings))

@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 
 from fastapi import FastAPI
 
-from encoding.base import Artifact, OutputSpec
 from encoding.formats import FORMATS
 from server.app import create_app
 from server.engine.base import DeviceFree, EngineTask, Finished, Fragment, JobEvent, Progress, Started
 from tests.encoding.clips import describe, encode, smooth
 from tests.server.door import CAPABILITIES, make_settings
-from tests.server.scripted import ScriptedEngine
+from tests.server.scripted import ScriptedEngine, written
 
 TIMINGS = {"generation": 2.0, "denoise": 1.0, "decode": 0.5, "encode": 0.25}
 
@@ -40,7 +39,7 @@ class InstantEngine(ScriptedEngine):
         yield Progress(task.job_id, "denoise", 1, 2, 0.5)
         if task.live:
             yield Fragment(task.job_id, clip(task.outputs[0].format))
-        artifacts = tuple(_written(spec) for spec in task.outputs)
+        artifacts = tuple(written(spec, clip(spec.format)) for spec in task.outputs)
         yield DeviceFree(task.job_id)
         yield Finished(task.job_id, artifacts, TIMINGS)
 
@@ -49,20 +48,3 @@ def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
     """The application with every default, its files below `data`."""
     settings = make_settings(**sections).model_copy(update={"data_dir": data})
     return create_app(settings, InstantEngine(slots=4))
-
-
-def _written(spec: OutputSpec) -> Artifact:
-    content = clip(spec.format)
-    spec.path.write_bytes(content)
-    return Artifact(
-        path=spec.path,
-        format=spec.format,
-        size_bytes=len(content),
-        width=spec.width,
-        height=spec.height,
-        num_frames=spec.num_frames,
-        fps=spec.fps,
-        records=(),
-        blocked_seconds=0.0,
-        tail_seconds=0.0,
-    )
