@@ -58,6 +58,8 @@ class Job:
     id: str
     created_us: int
     resolved: Resolved
+    owner: str = ""
+    """Name of the API key that it was made with; empty where there are none."""
     waits: bool = False
     """A synchronous request: without its client, nobody wants the result."""
     remixed_from: str | None = None
@@ -65,8 +67,12 @@ class Job:
     status: JobStatus = JobStatus.QUEUED
     progress: int = 0
     """Percent, as it was when the job ended."""
+    attempts: int = 0
+    """How often a worker has begun it."""
     started_us: int | None = None
     completed_us: int | None = None
+    expires_us: int | None = None
+    """When its files go, or have gone."""
     error: JobError | None = None
     files: tuple[StoredFile, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
