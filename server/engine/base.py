@@ -84,7 +84,14 @@ class StartFailed:
 
 @dataclass(frozen=True, slots=True)
 class Started:
+    """The job has the device from now on."""
+
     job_id: str
+    idle_s: float | None = None
+    """Seconds since the job before it left the device, whether or not this one waited; None for the first.
+
+    The device idled for want of speed, not of work, for at most this and at most the job's time in the queue.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,9 @@ class Failed:
     job_id: str
     code: JobErrorCode
     message: str
+    victim: bool = False
+    """The end of the worker was none of its doing: another job had the device, or none, and this one had not
+    begun or was only being encoded. It may run again; one that is no victim may be what kills workers."""
 
 
 JobEvent = Started | Progress | Fragment | DeviceFree | Finished | Failed
