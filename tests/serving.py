@@ -8,14 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
 
 START_SECONDS = 90.0
+
+_ROOT = Path(__file__).parent.parent
+FAULTS: Mapping[str, str] = MappingProxyType({"PYTHONPATH": f"{_ROOT / 'tests/faults'}{os.pathsep}{_ROOT}"})
+"""Variables of a server whose workers do what `fault:…` prompts ask for: `start(data, **FAULTS)`; see
+`tests.faults.injected`."""
 
 
 @dataclass
