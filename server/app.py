@@ -11,11 +11,13 @@ from fastapi import FastAPI
 from server import errors, openapi
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
+from server.exclusive import only_server_of
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
 from server.routes import content, events, health, models, playground, remix, videos
 from server.services import Services, make_services
 from server.settings import Settings
+from server.start import usable
 
 
 def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
@@ -47,11 +49,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def running(services: Services) -> AsyncIterator[None]:
-    """Open the database, start the workers and the queue; stop them in the opposite order."""
-    services.settings.data_dir.mkdir(parents=True, exist_ok=True)
-    services.artifacts.open()
-    services.uploads.open()
+    """Open the database, start the workers and the queue; stop them in the opposite order.
+
+    Raises:
+        StartError: the folders or the database cannot be used, or another server uses them.
+    """
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(_folders(services))
         stack.push_async_callback(services.database.close)
         await services.database.open()
         stack.push_async_callback(services.webhooks.stop)
@@ -61,4 +65,18 @@ async def running(services: Services) -> AsyncIterator[None]:
         await services.engine.start()
         stack.push_async_callback(services.dispatcher.stop)
         await services.dispatcher.start()
+        yield
+
+
+@asynccontextmanager
+async def _folders(services: Services) -> AsyncIterator[None]:
+    """The folders, made where they are not there, for this server alone."""
+    settings = services.settings
+    with usable("data_dir", settings.data_dir):
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    async with only_server_of(settings.data_dir / "server.lock", "data_dir", str(settings.data_dir)):
+        with usable("data_dir", settings.uploads_dir):
+            services.uploads.open()
+        with usable("artifacts.dir", settings.artifacts_dir):
+            services.artifacts.open()
         yield

@@ -12,6 +12,7 @@ from typing import Any
 
 from server import serving
 from server.settings import SettingsError, default_config, leaves, load
+from server.start import StartError
 
 SHORT = {"host": "server.host", "port": "server.port", "data-dir": "data_dir"}
 """Flags that most commands lines have, and the settings that they mean."""
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load(options.pop("config"), _nested(options))
         status: int = asyncio.run(command(settings, options))
         return status
-    except (SettingsError, serving.StartError) as error:
+    except (SettingsError, StartError) as error:
         print(f"reelserve: {error}", file=sys.stderr)  # noqa: T201 - a command's last word
         return 1
     except KeyboardInterrupt:

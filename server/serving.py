@@ -15,7 +15,7 @@ import uvicorn
 
 from encoding.base import OutputSpec
 from encoding.formats import FORMATS
-from server.app import create_app
+from server.app import create_app, running
 from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
 from server.engine.local import LocalEngine
 from server.errors import ApiError
@@ -23,31 +23,32 @@ from server.meaning import understand
 from server.params import Resolved, resolve
 from server.progress import JobProgress
 from server.settings import Settings
+from server.start import StartError
 from server.values import Fields, Value
-
-
-class StartError(RuntimeError):
-    """A command cannot do its work; the message says why."""
 
 
 async def serve(settings: Settings, _options: dict[str, Any]) -> int:
     """Serve until SIGTERM or Ctrl-C. Says `ready: URL` on standard output once a worker can take work.
 
     Raises:
-        StartError: the address cannot be bound, or no worker can be started.
+        StartError: the address cannot be bound, the database cannot be used, or no worker can be started.
     """
     engine = LocalEngine(settings.engine, settings.model_configs)
     listener = _listen(settings.server.host, settings.server.port)
+    app = create_app(settings, engine)
     config = uvicorn.Config(
-        create_app(settings, engine),
+        app,
+        lifespan="off",  # what it opens is opened here: uvicorn would log a traceback and exit with 3
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=max(1, round(settings.server.shutdown_s)),
     )
     server = HttpServer(config)
-    announcing = asyncio.create_task(_announce(engine, listener, server))
-    await server.serve(sockets=[listener])
-    announcing.cancel()
+    with server.signals():
+        async with running(app.state.services):
+            announcing = asyncio.create_task(_announce(engine, listener, server))
+            await server.serve(sockets=[listener])
+            announcing.cancel()
     if engine.failure is not None:
         raise StartError(engine.failure)
     return 0
@@ -58,6 +59,11 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Nothing: `signals` has begun before and ends later."""
+        yield
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
         """Stop on the first signal, at once on the second."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
