@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from server import serving
+from server import logs, serving
 from server.settings import SettingsError, default_config, leaves, load
 from server.start import StartError
 
@@ -21,13 +20,10 @@ SHORT = {"host": "server.host", "port": "server.port", "data-dir": "data_dir"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 1 with the reason on standard error."""
     options = vars(_parser().parse_args(arguments))
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it writes whole URLs; those of webhooks are secret
     command = options.pop("command")
     try:
         settings = load(options.pop("config"), _nested(options))
+        logs.configure(settings.log.format, settings.log.level)
         status: int = asyncio.run(command(settings, options))
         return status
     except (SettingsError, StartError) as error:

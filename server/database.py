@@ -57,7 +57,8 @@ class Database:
     """Where jobs, and what belongs to them, outlive the server."""
 
     def __init__(self, url: str) -> None:
-        self._engine: AsyncEngine = create_async_engine(url)
+        # An error that is logged must not show what was to be written: prompts.
+        self._engine: AsyncEngine = create_async_engine(url, hide_parameters=True)
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine.sync_engine, "connect", _configure_sqlite)
 

@@ -285,7 +285,7 @@ def _allowed(request: Request) -> str:
 async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
     """Nothing about the bug reaches the client; the trace is logged by the server that re-raises it."""
     known_as = request_id.ensure(request.scope)
-    _logger.error("request %s: unhandled %s", known_as, type(error).__name__)
+    _logger.error("unhandled error", extra={"request_id": known_as, "error": type(error).__name__})
     body = error_body(f"internal error; the request id is {known_as}", "server_error", None, "internal_error")
     # A POST may have made its job before it failed; sent again by the client itself, it would make another.
     no_retry = _NO_RETRY if request.method == "POST" else {}

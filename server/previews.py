@@ -98,5 +98,5 @@ class Previews:
 def _error(job: Job, preview: Preview, source: Path, problem: str) -> FileMissing | PreviewFailed:
     if not source.exists():
         return FileMissing(f"the file of video {job.id} is not there any more")
-    logger.error("job %s: no %s: %s", job.id, preview.name, problem)
+    logger.error("preview failed", extra={"job_id": job.id, "variant": preview.name, "reason": problem})
     return PreviewFailed(f"video {job.id}: its {preview.name} cannot be made")

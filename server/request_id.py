@@ -8,6 +8,8 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server import logs
+
 HEADER = "x-request-id"
 
 _SANE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
@@ -24,6 +26,8 @@ class RequestIdMiddleware:
             await self._app(scope, receive, send)
             return
         request_id = ensure(scope)
+        # Not only within a block: a bug's trace is logged outside of it. A request has a task of its own.
+        logs.bind(request_id=request_id)
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -33,6 +33,10 @@ ID_HEADER = "X-Video-Id"
 class StreamBroken(Exception):
     """The job failed after its first bytes were sent: the connection ends without an end of the body."""
 
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"job {job.id} is {job.status}")
+        self.job = job
+
 
 class BreakableStream(StreamingResponse):
     """A body that may stop short: the client sees a connection that broke, and the log a line, no traceback.
@@ -45,7 +49,8 @@ class BreakableStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         except StreamBroken as broken:
-            logger.info("a stream ended early: %s", broken)
+            job = broken.job
+            logger.info("stream ended early", extra={"job_id": job.id, "reason": f"the job is {job.status}"})
 
 
 def completed(job: Job) -> Job:
@@ -145,7 +150,7 @@ async def _pieces(submitted: Submitted, first: bytes | None, services: Services)
             yield piece
             piece = await live.fragments.get()
         if live.job.status is not JobStatus.COMPLETED:
-            raise StreamBroken(f"job {live.job.id} is {live.job.status}")
+            raise StreamBroken(live.job)
     finally:
         live.waiters -= 1
         if live.waiters == 0:

@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from pipelines.base import ModelConfig, ModelLimits
+from server.logs import LogFormat, LogLevel
 from server.webhooks.settings import WebhookSettings
 
 MIB = 2**20
@@ -53,6 +54,15 @@ class ServerSettings(Section):
     max_form_parts: int = Field(100, ge=1, description="most parts of a form")
     sync_timeout_s: float = Field(3600, gt=0, description="how long a synchronous request may take")
     shutdown_s: float = Field(10, ge=0, description="how long running requests may finish after SIGTERM")
+
+
+class LogSettings(Section):
+    """Of the server and of its workers."""
+
+    format: LogFormat = Field(
+        "text", description="of the log on standard error, one event a line: for people or for a collector"
+    )
+    level: LogLevel = Field("info", description="least weight of what is logged")
 
 
 class ImageSettings(Section):
@@ -160,6 +170,7 @@ class Settings(BaseSettings):
         "the variable `FIXED_LATENT_PATH` wins over it",
     )
     server: ServerSettings = ServerSettings()
+    log: LogSettings = LogSettings()
     images: ImageSettings = ImageSettings()
     store: StoreSettings = StoreSettings()
     artifacts: ArtifactSettings = ArtifactSettings()

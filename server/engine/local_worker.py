@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncGenerator
 from multiprocessing.connection import Connection
 
+from server import logs
 from server.engine.base import (
     Cancel,
     Capabilities,
@@ -97,7 +98,7 @@ class LocalWorker:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,  # standard output is the server's own: one line when it is ready
                 pass_fds=(theirs.fileno(),),
-                env=WORKER_DEFAULTS | os.environ,
+                env=WORKER_DEFAULTS | os.environ | logs.for_children(),
             )
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))  # it closes its own

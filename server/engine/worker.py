@@ -21,6 +21,7 @@ from encoding.probe import available_formats
 from pipelines.base import Pipeline
 from pipelines.errors import LoadFailed
 from pipelines.registry import load
+from server import logs
 from server.engine.base import Cancel, Capabilities, Command, Ready, Run, Setup, StartFailed, WorkerEvent
 from server.engine.execution import Execution
 
@@ -46,6 +47,7 @@ class Worker:
         except LoadFailed as error:
             self.send(StartFailed(str(error)))
             return
+        logs.adopt()  # the model libraries are imported now
         self.send(Ready(_capabilities(device, pipelines)))
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         while True:
@@ -113,7 +115,7 @@ def _free(device: str, job_id: str) -> None:
 def main() -> None:
     """Serve the connection whose file descriptor is the first argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches the server, which ends us
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logs.configure_from_environment()
     Worker(Connection(int(sys.argv[1]))).serve()
 
 

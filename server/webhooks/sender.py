@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -68,7 +69,7 @@ class WebhookSender:
         """Go on with what an earlier server left, and send what comes."""
         dropped = await self._outbox.keep_only([receiver.url for receiver in self._receivers])
         if dropped:
-            logger.warning("dropped %d events for webhooks that are not configured any more", dropped)
+            logger.warning("dropped events of webhooks no longer configured", extra={"count": dropped})
         self._tasks = [asyncio.create_task(receiver.run()) for receiver in self._receivers]
 
     async def stop(self) -> None:
@@ -108,7 +109,7 @@ class _Receiver:
             await asyncio.gather(*(self._deliver(client, delivery) for delivery in due))
             following = await self._outbox.next_us(self.url)
         except Exception:  # such as a full disk: nothing is lost, and the next round may succeed
-            logger.exception("webhook %s: a round of deliveries failed", self._host)
+            logger.exception("a round of webhook deliveries failed", extra={"host": self._host})
             return TROUBLE_PAUSE_S
         if following is None:
             return LOOK_AGAIN_S
@@ -145,18 +146,15 @@ class _Receiver:
         if _later_us(pause) - delivery.created_us > self._retries.total_s * 1e6:
             await self._outbox.remove(delivery)
             self._metrics.webhooks.labels("expired").inc()
-            logger.error("webhook %s: gave up event %s: %s", self._host, delivery.event_id, failure)
+            logger.error("webhook event given up", extra=self._said(delivery, failure))
             return
         await self._outbox.postpone(delivery, _later_us(pause))
         self._metrics.webhooks.labels("failed").inc()
-        logger.warning(
-            "webhook %s: attempt %d of event %s failed, next in %.0f s: %s",
-            self._host,
-            attempts,
-            delivery.event_id,
-            pause,
-            failure,
-        )
+        told = self._said(delivery, failure) | {"attempt": attempts, "seconds": round(pause)}
+        logger.warning("webhook attempt failed, tried again later", extra=told)
+
+    def _said(self, delivery: Delivery, failure: str) -> dict[str, Any]:
+        return {"host": self._host, "event_id": delivery.event_id, "reason": failure}
 
 
 def _now_us() -> int:

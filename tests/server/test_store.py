@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from server.database import Database
 from server.errors import IllegalMove, NotFound
@@ -144,3 +145,12 @@ async def test_a_cancelled_writer_leaves_the_database_free(store: Store) -> None
         await asyncio.gather(moving, return_exceptions=True)
         async with asyncio.timeout(5):
             await store.move(job.id, JobStatus.FAILED)
+
+
+async def test_an_error_of_the_database_does_not_show_the_prompt(store: Store) -> None:
+    """It may be logged with its trace."""
+    job = new_job(prompt="a secret")
+    await store.add(job)
+    with pytest.raises(IntegrityError) as caught:
+        await store.add(job)
+    assert "secret" not in str(caught.value)
