@@ -75,6 +75,8 @@ async def _folders(services: Services) -> AsyncIterator[None]:
     with usable("data_dir", settings.data_dir):
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     async with only_server_of(settings.data_dir / "server.lock", "data_dir", str(settings.data_dir)):
+        with usable("data_dir", settings.spool_dir):
+            settings.spool_dir.mkdir(exist_ok=True)
         with usable("data_dir", settings.uploads_dir):
             services.uploads.open()
         with usable("artifacts.dir", settings.artifacts_dir):

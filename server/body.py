@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from anyio import to_thread
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -14,6 +16,8 @@ from server.echo import shown
 from server.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
 
 ACCEPTED = "send application/json or multipart/form-data"
+PIECE = 2**18
+"""Bytes of a large body that are taken at a time."""
 
 _JSON = re.compile(r"application/([\w.-]+\+)?json|text/json", re.ASCII)
 _UTF8 = ("", "utf-8", "utf8", "us-ascii", "ascii")
@@ -50,8 +54,11 @@ def body_type(headers: Headers) -> BodyType:
     return BodyType("form", options[b"boundary"])
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body, at most `max_bytes`, whether or not its length was announced.
+async def receive(request: Request, max_bytes: int, take: Callable[[bytes], None]) -> int:
+    """Hand the body to `take` in pieces; returns how many bytes there were, at most `max_bytes`.
+
+    Whether or not its length was announced. A body of less than `PIECE` bytes is one piece, taken at once; of
+    a larger one each piece is taken in a thread, so that the event loop goes on.
 
     Raises:
         BodyTooLarge: as soon as it is known.
@@ -60,15 +67,23 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and _exceeds(announced, max_bytes):
         raise _too_large(max_bytes)
-    body = bytearray()
+    received, piece = 0, bytearray()
     try:
         async for chunk in request.stream():
-            if len(body) + len(chunk) > max_bytes:
+            received += len(chunk)
+            if received > max_bytes:
                 raise _too_large(max_bytes)
-            body += chunk
+            piece += chunk
+            if len(piece) >= PIECE:
+                await to_thread.run_sync(take, bytes(piece))
+                piece = bytearray()
     except ClientDisconnect:
         raise BadRequest("the connection was closed before the body was complete") from None
-    return bytes(body)
+    if received < PIECE:
+        take(bytes(piece))
+    else:
+        await to_thread.run_sync(take, bytes(piece))
+    return received
 
 
 def _exceeds(digits: str, bound: int) -> bool:

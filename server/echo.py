@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from server.spool import Upload
 from server.values import Number
 
 MAX_SHOWN = 80
@@ -26,8 +27,8 @@ def shown(value: Any) -> str:
         return clean(value) if isinstance(value, Number) else f'"{clean(value)}"'
     if isinstance(value, int):
         return str(value) if value.bit_length() <= 256 else f"an integer of {value.bit_length():,} bits"
-    if isinstance(value, bytes):
-        return f"a file of {len(value):,} bytes"
+    if isinstance(value, Upload):
+        return f"a file of {value.size:,} bytes"
     if isinstance(value, Mapping):
         return "an object"
     return "a list" if isinstance(value, Sequence) else clean(str(value))

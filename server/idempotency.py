@@ -20,6 +20,7 @@ from server.database import METADATA, Database
 from server.echo import shown
 from server.errors import BadField, IdempotencyKeyReused
 from server.jobs import Job
+from server.spool import Upload
 
 HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotent-Replayed"
@@ -70,7 +71,7 @@ def fingerprint(operation: str, request: BaseModel) -> str:
 
 
 def _plain(value: object) -> str:
-    return hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else str(value)
+    return value.sha256() if isinstance(value, Upload) else str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anyio import to_thread
 from fastapi import Request
 
 from server.errors import BadField
@@ -15,7 +16,7 @@ from server.idempotency import REPLAYED_HEADER, Claim, KeyTaken, key_of
 from server.jobs import Job, new_job_id
 from server.live import LiveJob
 from server.params import Resolved, resolve
-from server.parsing import ParsedRequest, parse_request
+from server.parsing import ParsedRequest
 from server.remix import check_source, remixed
 from server.schemas import Reference, VideoGenerationRequest
 from server.services import Services
@@ -43,15 +44,15 @@ async def submit(request: Request, services: Services, *, waits: bool) -> Submit
     Raises:
         ApiError: what is wrong with the request, or why it can't be taken now.
     """
-    parsed = await parse_request(request, services.settings.server)
+    async with services.reader.read(request) as parsed:
 
-    async def make(claim: Claim | None) -> Submitted:
-        with parsed.as_sent():
-            resolved = resolve(parsed.request, services.capabilities, services.settings)
-        job = Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, waits=waits)
-        return await _queue(job, parsed, parsed.request, services, claim)
+        async def make(claim: Claim | None) -> Submitted:
+            with parsed.as_sent():
+                resolved = resolve(parsed.request, services.capabilities, services.settings)
+            job = Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, waits=waits)
+            return await _queue(job, parsed, parsed.request, services, claim)
 
-    return await _once(request, parsed, services, make)
+        return await _once(request, parsed, services, make)
 
 
 async def remix(video_id: str, request: Request, services: Services) -> Submitted:
@@ -61,17 +62,17 @@ async def remix(video_id: str, request: Request, services: Services) -> Submitte
         NotFound, IllegalMove: the source is not there, or not completed. What `submit` raises.
     """
     source = check_source(await services.store.get(video_id))
-    parsed = await parse_request(request, services.settings.server)
+    async with services.reader.read(request) as parsed:
 
-    async def make(claim: Claim | None) -> Submitted:
-        with parsed.as_sent():
-            whole, resolved = await remixed(parsed.request, source, services)
-        job = Job(
-            id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, remixed_from=source.id
-        )
-        return await _queue(job, parsed, whole, services, claim)
+        async def make(claim: Claim | None) -> Submitted:
+            with parsed.as_sent():
+                whole, resolved = await remixed(parsed, source, services)
+            job = Job(
+                id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, remixed_from=source.id
+            )
+            return await _queue(job, parsed, whole, services, claim)
 
-    return await _once(request, parsed, services, make)
+        return await _once(request, parsed, services, make)
 
 
 async def _once(request: Request, parsed: ParsedRequest, services: Services, make: Make) -> Submitted:
@@ -79,7 +80,7 @@ async def _once(request: Request, parsed: ParsedRequest, services: Services, mak
     key = key_of(request.headers)
     if key is None:
         return await make(None)
-    claim = await asyncio.to_thread(services.keys.claim, key, request.scope["path"], parsed.request)
+    claim = await to_thread.run_sync(services.keys.claim, key, request.scope["path"], parsed.request)
     while True:
         earlier = await _earlier(claim, services)
         if earlier is not None and not earlier.job.lost:

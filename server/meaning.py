@@ -14,6 +14,7 @@ from server.jsontext import BadJson, read_json
 from server.kinds import CANONICAL, SCALARS, allowed
 from server.scalars import Unreadable, read_text
 from server.schemas import REFERENCES, TOLERATED, TOP_LEVEL_ONLY, ImageReference, VideoGenerationRequest
+from server.spool import Upload
 from server.values import Fields, Number, Sent, Value
 
 CODEC_OPTIONS = "video_codec_options"
@@ -21,8 +22,8 @@ EXTRA = "extra_params"
 VIDEO = "video"
 _VIDEO_WAYS = "send a file, or an object with the id of a video"
 
-Source = bytes | str
-"""The video that an edit starts from: a file's bytes, or the id of a finished one."""
+Source = Upload | str
+"""The video that an edit starts from: a file, or the id of a finished one."""
 
 _REFERENCE_WAYS = "it must be a file, a data: URI or an object with either image_url or file_id"
 
@@ -68,7 +69,7 @@ def take_video(fields: Fields) -> tuple[Source, Fields]:
     others = Fields({name: other for name, other in fields.values.items() if name != VIDEO}, fields.bracketed)
     if value is None or value == "":
         raise MissingField(VIDEO, f"is required; {_VIDEO_WAYS}")
-    if isinstance(value, bytes):
+    if isinstance(value, Upload):
         return value, others
     sent = Sent(VIDEO, VIDEO, value, fields.bracketed.get(VIDEO))
     named = list(_children(sent))
@@ -138,10 +139,10 @@ def _refused(field: str, sent: Sent, why: str) -> BadField:
     return BadField(sent.spelling, f"{shown(sent.value)} {why}; it must be {allowed(field)}")
 
 
-def _read_reference(sent: Sent) -> bytes | ImageReference:
+def _read_reference(sent: Sent) -> Upload | ImageReference:
     """A file, an object with one name for a picture, or a bare URL."""
     value = sent.value
-    if isinstance(value, bytes):
+    if isinstance(value, Upload):
         return value
     if isinstance(value, str) and not isinstance(value, Number) and not value.lstrip().startswith("{"):
         return ImageReference(image_url=_read_name(sent))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from python_multipart import MultipartParser
@@ -12,6 +14,7 @@ from python_multipart.multipart import parse_options_header
 
 from server.errors import BadField, BadRequest, FieldTooLarge
 from server.settings import ServerSettings
+from server.spool import Spool, Upload
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
@@ -24,102 +27,144 @@ _EXTENDED_FILENAME = re.compile(rb";\s*filename\*\s*=", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a form. `content` is text, or a file's bytes."""
+    """One part of a form: text or a file."""
 
     name: str
-    content: str | bytes
+    content: str | Upload
 
 
 @dataclass(slots=True)
-class _Collector:
-    """The parser's callbacks: raw headers and bytes in, parts out."""
+class _Piece:
+    """A part as it arrives. Its bytes are what the spool holds from `start` on."""
 
-    limits: ServerSettings
-    parts: list[Part] = field(default_factory=list)
-    begun: int = 0
-    complete: bool = False
-    _header: bytearray = field(default_factory=bytearray)
-    _value: bytearray = field(default_factory=bytearray)
-    _headers: dict[bytes, bytes] = field(default_factory=dict)
-    _data: bytearray = field(default_factory=bytearray)
+    start: int
+    name: str = ""
+    is_file: bool = False
+    filename: bytes = b""
+    max_bytes: int = 0
+    upload: Upload | None = None
 
-    def on_part_begin(self) -> None:
-        self.begun += 1
-        if self.begun > self.limits.max_form_parts:
-            raise _too_many(self.limits)
-        self._headers, self._data = {}, bytearray()
 
-    def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        self._header += data[start:end]
+class FormReader:
+    """Reads a form as it arrives; what its parts hold goes to the spool."""
 
-    def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._value += data[start:end]
+    def __init__(self, boundary: bytes, limits: ServerSettings, spool: Spool) -> None:
+        """
+        Raises:
+            BadRequest: a boundary that is too long.
+        """
+        self._limits = limits
+        self._spool = spool
+        self._pieces: list[_Piece] = []
+        self._complete = False
+        self._field, self._value = bytearray(), bytearray()
+        self._headers: dict[bytes, bytes] = {}
+        self._delimiter, self._delimiters, self._tail = b"\r\n--" + boundary, 0, b""
+        with _malformed():
+            self._parser = MultipartParser(boundary, self._callbacks())
 
-    def on_header_end(self) -> None:
-        self._headers[bytes(self._header.lower())] = bytes(self._value)
-        self._header.clear()
-        self._value.clear()
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body.
 
-    def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        self._data += data[start:end]
+        Raises:
+            BadRequest: malformed, or more than `max_form_parts` parts.
+            BadField: a part without a usable header.
+            FieldTooLarge: a text of more than `max_text_bytes`, or a file of more than `max_file_bytes`.
+            OSError: the spool cannot be written.
+        """
+        self._count_delimiters(data)
+        with _malformed():
+            self._parser.write(data)
 
-    def on_part_end(self) -> None:
-        part = _part(self._headers, self._data, self.limits.max_text_bytes)
-        if part is not None:
-            self.parts.append(part)
+    def parts(self) -> list[Part]:
+        """The parts of the whole form, in order. A browser's empty file input is left out.
 
-    def on_end(self) -> None:
-        self.complete = True
+        Raises:
+            BadRequest: the form is cut off.
+            BadField: a text that is not UTF-8.
+        """
+        if not self._complete:
+            raise BadRequest("the multipart form is cut off: its closing boundary is missing")
+        return [part for piece in self._pieces if (part := _part(piece)) is not None]
 
-    def callbacks(self) -> MultipartCallbacks:
-        """As the parser takes them."""
+    def _count_delimiters(self, data: bytes) -> None:
+        # Each near miss of a delimiter costs the parser as much as a part does.
+        seen = self._tail + data
+        self._delimiters += seen.count(self._delimiter)
+        self._tail = seen[len(seen) - len(self._delimiter) + 1 :]
+        if self._delimiters > self._limits.max_form_parts + 1:
+            raise self._too_many()
+
+    def _callbacks(self) -> MultipartCallbacks:
         return {
-            "on_part_begin": self.on_part_begin,
-            "on_part_data": self.on_part_data,
-            "on_part_end": self.on_part_end,
-            "on_header_field": self.on_header_field,
-            "on_header_value": self.on_header_value,
-            "on_header_end": self.on_header_end,
-            "on_end": self.on_end,
+            "on_part_begin": self._on_part_begin,
+            "on_header_field": self._on_header_field,
+            "on_header_value": self._on_header_value,
+            "on_header_end": self._on_header_end,
+            "on_headers_finished": self._on_headers_finished,
+            "on_part_data": self._on_part_data,
+            "on_part_end": self._on_part_end,
+            "on_end": self._on_end,
         }
 
+    def _on_part_begin(self) -> None:
+        if len(self._pieces) == self._limits.max_form_parts:
+            raise self._too_many()
+        self._pieces.append(_Piece(self._spool.size))
+        self._headers = {}
 
-def read_multipart(body: bytes, boundary: bytes, limits: ServerSettings) -> list[Part]:
-    """The parts of a whole form, in order. A browser's empty file input is left out.
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._field += data[start:end]
 
-    Raises:
-        BadRequest: malformed, cut off, or more than `max_form_parts` parts.
-        BadField: a part that is not UTF-8 where it is text, or encoded.
-        FieldTooLarge: a text part of more than `max_text_bytes`.
-    """
-    # Each near miss of a delimiter costs the parser as much as a part does.
-    if body.count(b"\r\n--" + boundary) > limits.max_form_parts + 1:
-        raise _too_many(limits)
-    collector = _Collector(limits)
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        self._headers[bytes(self._field.lower())] = bytes(self._value)
+        self._field.clear()
+        self._value.clear()
+
+    def _on_headers_finished(self) -> None:
+        piece, options = self._pieces[-1], _disposition(self._headers.get(b"content-disposition", b""))
+        piece.name = _name(options)
+        if self._headers.get(b"content-transfer-encoding", b"binary").strip().lower() not in _PLAIN:
+            problem = "Content-Transfer-Encoding is not supported; send the bytes as they are"
+            raise BadField(piece.name, problem)
+        piece.is_file = _is_file(self._headers, options)
+        piece.filename = options.get(b"filename", b"")
+        piece.max_bytes = self._limits.max_file_bytes if piece.is_file else self._limits.max_text_bytes
+
+    def _on_part_data(self, data: bytes, start: int, end: int) -> None:
+        piece = self._pieces[-1]
+        if self._spool.size - piece.start + end - start > piece.max_bytes:
+            kind = "a file" if piece.is_file else "text"
+            raise FieldTooLarge(piece.name, f"{kind} is limited to {piece.max_bytes:,} bytes")
+        self._spool.write(memoryview(data)[start:end])
+
+    def _on_part_end(self) -> None:
+        piece = self._pieces[-1]
+        piece.upload = self._spool.since(piece.start)
+
+    def _on_end(self) -> None:
+        self._complete = True
+
+    def _too_many(self) -> BadRequest:
+        return BadRequest(f"the form has more than {self._limits.max_form_parts} parts")
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
     try:
-        parser = MultipartParser(boundary, collector.callbacks())
-        parser.write(body)
+        yield
     except FormParserError as error:
         raise BadRequest(f"the multipart form is malformed: {error}") from None
-    if not collector.complete:
-        raise BadRequest("the multipart form is cut off: its closing boundary is missing")
-    return collector.parts
 
 
-def _part(headers: dict[bytes, bytes], data: bytearray, max_text_bytes: int) -> Part | None:
-    options = _disposition(headers.get(b"content-disposition", b""))
-    name = _name(options)
-    if headers.get(b"content-transfer-encoding", b"binary").strip().lower() not in _PLAIN:
-        raise BadField(name, "Content-Transfer-Encoding is not supported; send the bytes as they are")
-    if _is_file(headers, options):
-        return None if not data and not options.get(b"filename") else Part(name, bytes(data))
-    if len(data) > max_text_bytes:
-        raise FieldTooLarge(name, f"text is limited to {max_text_bytes:,} bytes")
-    return Part(name, _text(name, data))
-
-
-def _too_many(limits: ServerSettings) -> BadRequest:
-    return BadRequest(f"the form has more than {limits.max_form_parts} parts")
+def _part(piece: _Piece) -> Part | None:
+    assert piece.upload is not None  # the form is complete, and so are its parts
+    if piece.is_file:
+        return Part(piece.name, piece.upload) if piece.upload.size or piece.filename else None
+    return Part(piece.name, _text(piece.name, piece.upload.read()))
 
 
 def _disposition(header: bytes) -> dict[bytes, bytes]:
@@ -144,7 +189,7 @@ def _is_file(headers: dict[bytes, bytes], options: dict[bytes, bytes]) -> bool:
     return b"filename" in options or headers.get(b"content-type", b"").lower().startswith(_MEDIA)
 
 
-def _text(name: str, data: bytearray) -> str:
+def _text(name: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from anyio import to_thread
 from starlette.requests import Request
 
-from server.body import ACCEPTED, body_type, read_body
+from server.body import ACCEPTED, PIECE, body_type, receive
+from server.data_uris import BadDataUri, is_data_uri, read_data_uri
 from server.errors import BadField, BadRequest
 from server.forms import read_form
 from server.jsontext import BadJson, read_json_object
 from server.meaning import Source, take_video, understand
-from server.multipart import read_multipart
-from server.schemas import VideoGenerationRequest
+from server.multipart import FormReader
+from server.schemas import REFERENCES, ImageReference, VideoGenerationRequest
 from server.settings import ServerSettings
+from server.spool import Spool, Upload
 from server.values import Fields
 
 T = TypeVar("T")
 
-INLINE_BYTES = 2**20
-"""Larger bodies are read in a thread, so that the event loop goes on."""
+LARGE_BODIES = 1
+"""Bodies of more than one piece that are given their meaning side by side: each takes several times its size
+in memory, and none of them gets done sooner."""
 MAX_IGNORED_HEADER = 1000
 
 
@@ -34,6 +39,8 @@ class ParsedRequest:
     """What a body means, and how its fields were called there."""
 
     request: VideoGenerationRequest
+    spool: Spool
+    """Where its files are; another one may be added."""
     ignored_fields: tuple[str, ...] = ()
     """Unknown fields, where the operator lets them pass."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -54,48 +61,71 @@ class ParsedRequest:
             raise
 
 
-async def parse_request(request: Request, settings: ServerSettings) -> ParsedRequest:
-    """Read the body and give it its meaning.
+class RequestReader:
+    """Reads bodies and gives them their meaning. One instance a server: it bounds the memory of that."""
 
-    Raises:
-        UnsupportedMediaType: neither JSON nor a multipart form.
-        BodyTooLarge, FieldTooLarge: more than `max_body_bytes`, or text of more than `max_text_bytes`.
-        BadRequest, BadField: what cannot be read, and which field is wrong.
-    """
-    return await _read(request, settings, partial(_understand, settings))
+    def __init__(self, settings: ServerSettings, folder: Path) -> None:
+        """`folder` holds what is too large for memory, and exists when the first request comes."""
+        self._settings = settings
+        self._folder = folder
+        self._large = asyncio.Semaphore(LARGE_BODIES)
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[ParsedRequest]:
+        """What a request asks for. Its files are there within the block.
+
+        Raises:
+            UnsupportedMediaType: neither JSON nor a multipart form.
+            BodyTooLarge, FieldTooLarge: more bytes than the settings allow.
+            BadRequest, BadField: what cannot be read, and which field is wrong.
+            OSError: there is no room for the body.
+        """
+        with Spool(self._folder) as spool:
+            yield await self._read(request, spool, partial(self._understand, spool))
+
+    @asynccontextmanager
+    async def read_edit(self, request: Request) -> AsyncIterator[tuple[ParsedRequest, Source]]:
+        """`read` for the routes that start from a video, which is in the field `video`.
+
+        Raises:
+            MissingField: there is no video. What `read` raises.
+        """
+
+        def parse(fields: Fields) -> tuple[ParsedRequest, Source]:
+            source, others = take_video(fields)
+            return self._understand(spool, others), source
+
+        with Spool(self._folder) as spool:
+            yield await self._read(request, spool, parse)
+
+    async def _read(self, request: Request, spool: Spool, parse: Callable[[Fields], T]) -> T:
+        kind = body_type(request.headers)
+        form = FormReader(kind.boundary, self._settings, spool) if kind.kind == "form" else None
+        take = spool.write if form is None else form.feed
+        received = await receive(request, self._settings.max_body_bytes, take)
+
+        def work() -> T:
+            return parse(_read_json(spool.since(0).read()) if form is None else read_form(form.parts()))
+
+        if received < PIECE:
+            return work()
+        async with self._large:
+            return await to_thread.run_sync(work)
+
+    def _understand(self, spool: Spool, fields: Fields) -> ParsedRequest:
+        meaning = understand(fields, refuse_unknown=self._settings.unknown_fields == "refuse")
+        request = meaning.request.model_copy(update=dict(_moved(meaning.request, spool)))
+        return ParsedRequest(request, spool, meaning.unknown, meaning.names)
 
 
-async def parse_edit(request: Request, settings: ServerSettings) -> tuple[ParsedRequest, Source]:
-    """`parse_request` for the routes that start from a video, which is in the field `video`.
-
-    Raises:
-        MissingField: there is no video. What `parse_request` raises.
-    """
-
-    def parse(fields: Fields) -> tuple[ParsedRequest, Source]:
-        source, others = take_video(fields)
-        return _understand(settings, others), source
-
-    return await _read(request, settings, parse)
-
-
-async def _read(request: Request, settings: ServerSettings, parse: Callable[[Fields], T]) -> T:
-    kind = body_type(request.headers)
-    body = await read_body(request, settings.max_body_bytes)
-
-    def work() -> T:
-        return parse(_read_json(body) if kind.kind == "json" else _read_form(body, kind.boundary, settings))
-
-    return work() if len(body) <= INLINE_BYTES else await to_thread.run_sync(work)
-
-
-def _understand(settings: ServerSettings, fields: Fields) -> ParsedRequest:
-    meaning = understand(fields, refuse_unknown=settings.unknown_fields == "refuse")
-    return ParsedRequest(meaning.request, meaning.unknown, meaning.names)
-
-
-def _read_form(body: bytes, boundary: bytes, settings: ServerSettings) -> Fields:
-    return read_form(read_multipart(body, boundary, settings))
+def _moved(request: VideoGenerationRequest, spool: Spool) -> Iterator[tuple[str, Upload]]:
+    """Files that came as long texts, as if they had come as files: the texts would stay in memory."""
+    for name in REFERENCES:
+        reference = getattr(request, name)
+        uri = reference.image_url if isinstance(reference, ImageReference) else None
+        if uri is not None and len(uri) >= PIECE and is_data_uri(uri):
+            with suppress(BadDataUri):  # refused where short ones are
+                yield name, spool.add(read_data_uri(uri))
 
 
 def _read_json(body: bytes) -> Fields:

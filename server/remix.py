@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+
+from anyio import to_thread
 
 from server.echo import shown
 from server.errors import BadField, IllegalMove
 from server.jobs import Job, JobStatus
 from server.params import Resolved, find_model, resolve
+from server.parsing import ParsedRequest
 from server.schemas import VideoGenerationRequest
 from server.services import Services
 
@@ -39,7 +40,7 @@ def check_source(job: Job) -> Job:
 
 
 async def remixed(
-    request: VideoGenerationRequest, source: Job, services: Services
+    parsed: ParsedRequest, source: Job, services: Services
 ) -> tuple[VideoGenerationRequest, Resolved]:
     """The whole request that a remix means, and its resolution.
 
@@ -47,8 +48,8 @@ async def remixed(
         BadField: another model than the source's, or a value that it does not allow.
         ModelNotFound: the source's model is not served any more.
     """
-    theirs = source.resolved
-    whole = request.model_copy(update=await asyncio.to_thread(_taken_over, request, source))
+    request, theirs = parsed.request, source.resolved
+    whole = request.model_copy(update=await to_thread.run_sync(_taken_over, parsed, source))
     if find_model(whole, services.capabilities).id != theirs.params.model:
         raise BadField(
             "model", f"{shown(request.model)} is not allowed; the source has {theirs.params.model}"
@@ -61,8 +62,9 @@ async def remixed(
     return whole, resolved
 
 
-def _taken_over(request: VideoGenerationRequest, source: Job) -> dict[str, Any]:
+def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
     """What the request does not say, as the source has it."""
+    request = parsed.request
     theirs, params = source.resolved, source.resolved.params
     values: dict[str, Any] = {name: getattr(params, name) for name in SAME_NAMES}
     values |= {
@@ -75,9 +77,7 @@ def _taken_over(request: VideoGenerationRequest, source: Job) -> dict[str, Any]:
         values["size"] = f"{params.width}x{params.height}"
     if request.seconds is None:
         values["num_frames"] = params.num_frames
-    values |= {"input_reference": _bytes(params.image), "last_image": _bytes(params.last_image)}
+    for field, picture in (("input_reference", params.image), ("last_image", params.last_image)):
+        if picture is not None and getattr(request, field) is None:
+            values[field] = parsed.spool.copy_of(picture)
     return {name: value for name, value in values.items() if getattr(request, name) is None}
-
-
-def _bytes(picture: Path | None) -> bytes | None:
-    return None if picture is None else picture.read_bytes()

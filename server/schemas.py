@@ -8,7 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, InstanceOf, PlainSerializer, WithJsonSchema
+
+from server.spool import Upload
 
 MAX_PROMPT = 32_000
 MAX_SEED = 2**63 - 1
@@ -58,8 +60,9 @@ class ImageReference(Wire):
     )
 
 
-Reference = bytes | ImageReference
-"""A file's bytes, or a name for them; a bare URL on the wire is an `ImageReference`."""
+_File = Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
+Reference = _File | ImageReference
+"""A file, or a name for one; a bare URL on the wire is an `ImageReference`."""
 
 
 _PICTURE = {"image_url": "data:image/png;base64,iVBORw0KGgo="}

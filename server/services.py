@@ -14,6 +14,7 @@ from server.engine.base import Capabilities, Engine
 from server.errors import NotReady
 from server.idempotency import IdempotencyKeys
 from server.metrics import Metrics
+from server.parsing import RequestReader
 from server.previews import Previews
 from server.references import References
 from server.settings import Settings
@@ -38,6 +39,7 @@ class Services:
     artifacts: JobFolders
     uploads: JobFolders
     previews: Previews
+    reader: RequestReader
     references: References
     metrics: Metrics
     dispatcher: Dispatcher
@@ -82,7 +84,8 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         artifacts=artifacts,
         uploads=uploads,
         previews=Previews(artifacts, settings.artifacts.preview_timeout_s),
-        references=References(settings.images),
+        reader=RequestReader(settings.server, settings.spool_dir),
+        references=References(settings.images, settings.spool_dir),
         metrics=metrics,
         dispatcher=dispatcher,
     )

@@ -51,6 +51,7 @@ class ServerSettings(Section):
     )
     max_body_bytes: int = Field(64 * MIB, ge=1024, description="largest request body")
     max_text_bytes: int = Field(16 * MIB, ge=1024, description="largest text part of a form")
+    max_file_bytes: int = Field(32 * MIB, ge=1024, description="largest file of a form")
     max_form_parts: int = Field(100, ge=1, description="most parts of a form")
     sync_timeout_s: float = Field(3600, gt=0, description="how long a synchronous request may take")
     shutdown_s: float = Field(10, ge=0, description="how long running requests may finish after SIGTERM")
@@ -211,6 +212,10 @@ class Settings(BaseSettings):
     @property
     def uploads_dir(self) -> Path:
         return self.data_dir / "uploads"
+
+    @property
+    def spool_dir(self) -> Path:
+        return self.data_dir / "spool"
 
     @property
     def store_url(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from server.spool import Upload
+
 
 class Number(str):
     """A number of a JSON text, kept as its characters so that no digit is lost."""
@@ -13,7 +15,7 @@ class Number(str):
     __slots__ = ()
 
 
-Value: TypeAlias = "str | Number | bytes | bool | list[Value] | dict[str, Value] | None"
+Value: TypeAlias = "str | Number | Upload | bool | list[Value] | dict[str, Value] | None"
 """Text, number, file, truth value, list, object or null. Forms know text, files and what brackets build."""
 
 

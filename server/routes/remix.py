@@ -11,7 +11,6 @@ from server.answers import Video
 from server.errors import IllegalMove, NotFound, NotSupported
 from server.intake import remix
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body
-from server.parsing import parse_edit
 from server.remix import check_source
 from server.results import created
 from server.services import Services, ServicesDep
@@ -51,9 +50,9 @@ async def characters() -> None:
 
 async def _refuse(request: Request, services: Services, purpose: str) -> NoReturn:
     """What is wrong with the request is said first, so that a client can be tried out."""
-    _, source = await parse_edit(request, services.settings.server)
-    if isinstance(source, str):
-        check_source(await services.store.get(source))
+    async with services.reader.read_edit(request) as (_, source):
+        if isinstance(source, str):
+            check_source(await services.store.get(source))
     served = ", ".join(info.id for info in services.capabilities.models)
     raise NotSupported(
         f"no served model can {purpose}: that takes a video-to-video model; there are {served}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from uuid import uuid4
 
@@ -18,9 +21,10 @@ from pipelines.base import Grid, ImageUse, ModelDefaults, ModelInfo, ModelLimits
 from server import errors
 from server.engine.base import Capabilities
 from server.params import Resolved, resolve
-from server.parsing import ParsedRequest, parse_request
+from server.parsing import ParsedRequest, RequestReader
 from server.request_id import RequestIdMiddleware
 from server.settings import LimitSettings, ModelSettings, Settings
+from server.spool import Upload
 
 OFFICIAL = "worst quality, blurry"
 File = tuple[str, bytes, str]
@@ -118,6 +122,13 @@ class Outcome:
         assert self.parsed is not None, self.body
         return self.parsed.request.model_dump(exclude_unset=True)
 
+    def file(self, field: str) -> bytes:
+        """What a field holds that must be a file. There until the next request."""
+        assert self.parsed is not None, self.body
+        upload = getattr(self.parsed.request, field)
+        assert isinstance(upload, Upload)
+        return upload.read()
+
     @property
     def numbers(self) -> Resolved:
         """What would be made."""
@@ -133,6 +144,9 @@ class Door:
         self._capabilities = capabilities
         self._parsed: ParsedRequest | None = None
         self._resolved: Resolved | None = None
+        self._open = AsyncExitStack()
+        """Keeps the files of the last request, for the test to look at."""
+        self._reader = RequestReader(settings.server, Path(gettempdir()))
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(self._make_app(), raise_app_exceptions=False),
             base_url="http://door",
@@ -146,7 +160,7 @@ class Door:
         return app
 
     async def _receive(self, request: Request) -> Response:
-        self._parsed = await parse_request(request, self._settings.server)
+        self._parsed = await self._open.enter_async_context(self._reader.read(request))
         headers = {"X-Ignored-Fields": self._parsed.ignored_header}
         with self._parsed.as_sent():
             self._resolved = resolve(self._parsed.request, self._capabilities, self._settings)
@@ -155,6 +169,7 @@ class Door:
     async def post(self, content: Any, content_type: str | None, **headers: str) -> Outcome:
         """Send raw content: bytes, or chunks without an announced length."""
         self._parsed = self._resolved = None
+        await self._open.aclose()
         if content_type is not None:
             headers["content-type"] = content_type
         answer = await self._client.post("/videos", content=content, headers=headers)
@@ -178,6 +193,7 @@ class Door:
         return await self.json(fields), await self.form(as_form(fields))
 
     async def close(self) -> None:
+        await self._open.aclose()
         await self._client.aclose()
 
 

@@ -6,16 +6,19 @@ import io
 import struct
 import zlib
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from PIL import Image
 
 from server.errors import BadField
 from server.references import References
-from server.schemas import Reference
+from server.schemas import ImageReference
 from server.settings import ImageSettings
+from server.spool import Spool
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
+SPOOLS = Path(gettempdir())
 UPRIGHT = 0x0112
 """The EXIF tag of the orientation."""
 
@@ -61,10 +64,21 @@ def zeros(width_bytes: int, rows: int) -> bytes:
     return b"".join(packer.compress(row) for _ in range(rows)) + packer.flush()
 
 
-async def stored(reference: Reference, target: Path, **limits: float) -> Image.Image:
+Given = bytes | ImageReference
+"""A file's bytes, or a reference."""
+
+
+async def store(given: Given, target: Path, settings: ImageSettings, field: str = "input_reference") -> None:
+    """Have it stored by references of its own."""
+    with Spool(SPOOLS) as spool:
+        reference = spool.add(given) if isinstance(given, bytes) else given
+        await References(settings, SPOOLS).store_image(reference, field, target)
+
+
+async def stored(given: Given, target: Path, **limits: float) -> Image.Image:
     """What lies at `target` afterwards, and nothing beside it."""
     settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
-    await References(settings).store_image(reference, "input_reference", target)
+    await store(given, target, settings)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     with Image.open(target) as picture:
         assert (picture.format, picture.mode, picture.info) == ("PNG", "RGB", {})
@@ -72,11 +86,11 @@ async def stored(reference: Reference, target: Path, **limits: float) -> Image.I
         return picture.copy()
 
 
-async def refusal(reference: Reference, target: Path, **limits: float) -> BadField:
+async def refusal(given: Given, target: Path, **limits: float) -> BadField:
     """The error, after which nothing is left on disk."""
     settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
     with pytest.raises(BadField) as caught:
-        await References(settings).store_image(reference, "input_reference", target)
+        await store(given, target, settings)
     assert caught.value.param == "input_reference"
     assert list(target.parent.iterdir()) == []
     return caught.value

@@ -9,15 +9,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.server.door import Door, make_settings
+from tests.server.door import Door, as_form, make_settings
 from tests.server.raw_forms import END, FORM, GOOD, part
 
 
 @pytest.fixture
 async def narrow() -> AsyncIterator[Door]:
-    """A server with small limits: 10,000 bytes of body, 2,000 of text, 5 parts."""
+    """A server with small limits: 10,000 bytes of body, 2,000 of text, 4,000 of a file, 5 parts."""
     opened = Door(
-        make_settings(server={"max_body_bytes": 10_000, "max_text_bytes": 2_000, "max_form_parts": 5})
+        make_settings(
+            server={
+                "max_body_bytes": 10_000,
+                "max_text_bytes": 2_000,
+                "max_file_bytes": 4_000,
+                "max_form_parts": 5,
+            }
+        )
     )
     yield opened
     await opened.close()
@@ -79,6 +86,14 @@ async def test_a_text_part_over_its_limit_is_too_large(narrow: Door) -> None:
     assert (await narrow.post(GOOD + upload + END, FORM)).parsed is not None
 
 
+async def test_a_file_over_its_limit_is_too_large(narrow: Door) -> None:
+    """As soon as it is known: the rest is not read, and nothing else of the form matters."""
+    upload = part(b'last_image"; filename="upload', b"x" * 4_001)
+    outcome = await narrow.post(GOOD + upload + b"no form any more", FORM)
+    assert (outcome.status, outcome.error["param"]) == (413, "last_image")
+    assert "4,000 bytes" in outcome.error["message"]
+
+
 async def test_parts_are_counted(narrow: Door) -> None:
     """Also those that would be left out."""
     empty = part(b'image"; filename="', b"")
@@ -99,8 +114,17 @@ async def test_near_misses_of_a_delimiter_are_counted(door: Door) -> None:
 async def test_a_data_uri_of_megabytes_is_form_text(door: Door) -> None:
     """1.5 MB of picture as text: far above what form parsers allow by default, and within our own limit."""
     uri = "data:image/png;base64," + "A" * 1_500_000
-    for outcome in await door.both({"prompt": "x", "model": "picture", "input_reference": uri}):
-        assert outcome.values["input_reference"] == {"image_url": uri}
+    fields = {"prompt": "x", "model": "picture", "input_reference": uri}
+    for send in (door.json, lambda given: door.form(as_form(given))):
+        outcome = await send(fields)
+        assert outcome.file("input_reference") == bytes(1_125_000)
+
+
+async def test_a_long_text_that_is_no_data_uri_stays_one(door: Door) -> None:
+    """To be refused where short ones are, with the same words."""
+    for text in ("data:image/png;base64," + "?" * 500_000, "x" * 500_000):
+        outcome = await door.json({"prompt": "x", "model": "picture", "input_reference": text})
+        assert outcome.values["input_reference"] == {"image_url": text}
 
 
 async def test_the_event_loop_goes_on_while_a_large_body_is_read(door: Door) -> None:

@@ -13,11 +13,13 @@ from PIL import Image
 
 from server import reference_child, references
 from server.errors import FieldTooLarge, InvalidImage
-from server.references import References
+from server.references import CHILDREN, References
 from server.schemas import ImageReference
 from server.settings import ImageSettings
+from server.spool import Spool
 from tests.server.pictures import (
     RED,
+    SPOOLS,
     UPRIGHT,
     chunk,
     encoded,
@@ -26,6 +28,7 @@ from tests.server.pictures import (
     png,
     refusal,
     split,
+    store,
     stored,
     zeros,
 )
@@ -115,16 +118,16 @@ async def test_too_many_bytes(as_uri: bool, target: Path) -> None:
     """The operator's limit holds for uploads and for data: URIs; 413 with the field."""
     data = bytes(5_000)
     uri = ImageReference(image_url="data:;base64," + base64.b64encode(data).decode())
-    store = References(ImageSettings(max_bytes=4_999))
     with pytest.raises(FieldTooLarge, match="4,999 bytes") as caught:
-        await store.store_image(uri if as_uri else data, "image", target)
+        await store(uri if as_uri else data, target, ImageSettings(max_bytes=4_999), "image")
     assert caught.value.param == "image"
 
 
 async def test_children_are_bounded(target: Path) -> None:
     """However many pictures arrive at once, only a few processes decode; all of them are stored."""
-    store = References(ImageSettings(timeout_s=60))
-    data = encoded(split(), "PNG")
+    references = References(ImageSettings(timeout_s=60), SPOOLS)
+    spool = Spool(SPOOLS)
+    data = spool.add(encoded(split(), "PNG"))
     most = 0
 
     async def count() -> None:
@@ -136,16 +139,17 @@ async def test_children_are_bounded(target: Path) -> None:
     before = len(_children())
     counting = asyncio.create_task(count())
     targets = [target.with_name(f"{number}.png") for number in range(8)]
-    await asyncio.gather(*(store.store_image(data, "image", path) for path in targets))
+    await asyncio.gather(*(references.store_image(data, "image", path) for path in targets))
     counting.cancel()
-    assert 0 < most - before <= references.CHILDREN
+    spool.close()
+    assert 0 < most - before <= CHILDREN
     assert all(path.is_file() for path in targets)
 
 
 async def test_a_cancelled_request_leaves_nothing(slow_picture: bytes, target: Path) -> None:
     """A client that goes away in mid-decoding leaves no process and no file."""
     before = _children()
-    storing = asyncio.create_task(References(ImageSettings()).store_image(slow_picture, "image", target))
+    storing = asyncio.create_task(store(slow_picture, target, ImageSettings()))
     while _children() == before:
         await asyncio.sleep(0.005)
     storing.cancel()
@@ -167,9 +171,7 @@ def _children() -> set[str]:
 async def test_a_failed_write_is_our_own_fault(tmp_path: Path) -> None:
     """A full or missing folder is not blamed on the picture."""
     with pytest.raises(OSError, match="status 1"):
-        await References(ImageSettings()).store_image(
-            encoded(split(), "PNG"), "image", tmp_path / "missing" / "image.png"
-        )
+        await store(encoded(split(), "PNG"), tmp_path / "missing" / "image.png", ImageSettings())
 
 
 def test_both_sides_agree_on_the_exit_status() -> None:
