@@ -31,6 +31,7 @@ COPY configs /app/configs
 # configs/tiny.yaml names its models relative to itself.
 COPY pipelines/tiny_wan /app/pipelines/tiny_wan
 # As settings, not as arguments: they hold whatever command the container is given.
+# All addresses of the container: the server starts only with API keys, or told that it needs none.
 ENV PATH=/opt/reelserve/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HF_HOME=/data/huggingface \

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from encoding.formats import ALIASES, FORMATS
 from server.answers import Video
 from server.app import create_app
+from server.auth.settings import KeySettings
 from server.engine.base import JobErrorCode
 from server.errors import ERROR_TABLE
 from server.schemas import VideoGenerationRequest
@@ -64,6 +65,11 @@ def models() -> Iterator[Row]:
 def webhooks() -> Iterator[Row]:
     """Every setting of one webhook."""
     return setting_rows(WebhookSettings)
+
+
+def keys() -> Iterator[Row]:
+    """Every setting of one API key."""
+    return setting_rows(KeySettings)
 
 
 def setting_rows(model: type[BaseModel]) -> Iterator[Row]:
@@ -126,6 +132,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
         "settings": settings,
         "models": models,
         "webhooks": webhooks,
+        "keys": keys,
         "formats": formats,
         "video": video,
         "errors": errors,
@@ -134,7 +141,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
 )
 DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "README.md": ("routes", "fields", "settings", "models", "webhooks", "formats"),
+        "README.md": ("routes", "fields", "settings", "models", "webhooks", "keys", "formats"),
         "docs/wire.md": ("routes", "video", "errors", "job_errors"),
     }
 )

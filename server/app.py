@@ -9,6 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from server import errors, openapi
+from server.auth.middleware import ApiKeyMiddleware
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.exclusive import only_server_of
@@ -41,7 +42,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     for routes in (remix, videos, events, content, models, health, playground):
         app.include_router(routes.router)
     errors.install(app)
-    openapi.install(app)
+    openapi.install(app, keys=bool(services.api_keys))
+    app.add_middleware(ApiKeyMiddleware, keys=services.api_keys)
     app.add_middleware(CanonicalPathMiddleware)
     app.add_middleware(RequestIdMiddleware)
     return app

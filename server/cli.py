@@ -15,6 +15,8 @@ from server.start import StartError
 
 SHORT = {"host": "server.host", "port": "server.port", "data-dir": "data_dir"}
 """Flags that most commands lines have, and the settings that they mean."""
+LISTS = ("models", "webhooks", "auth.keys")
+"""Lists of sections: no flag can say them, and some are secret, which a command line is not."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +59,7 @@ def _command(commands: Any, name: str, run: Any, text: str) -> argparse.Argument
     parser.set_defaults(command=run)
     parser.add_argument("--config", type=Path, default=default_config(), help="YAML file (%(default)s)")
     for dotted, field in leaves():
-        if dotted == "models":  # a list of sections: only a file can say it
+        if dotted in LISTS:
             continue
         short = [f"--{flag}" for flag, meant in SHORT.items() if meant == dotted]
         parser.add_argument(

@@ -8,6 +8,7 @@ ApiError
 │       ├── DuplicateField   sent twice, or beside another spelling of itself
 │       ├── InvalidImage     a reference picture that cannot be used
 │       └── FieldTooLarge    a text or a file with more bytes than the operator allows
+├── Unauthorized             no API key, or one that is not known
 ├── NotFound                 no such video, file or variant
 │   ├── ModelNotFound
 │   ├── VideoNotReady        the video is still being made
@@ -101,6 +102,10 @@ class InvalidImage(BadField):
 
 class FieldTooLarge(BadField):
     """A text or a file that has more bytes than allowed."""
+
+
+class Unauthorized(ApiError):
+    """No API key, or one that is not known."""
 
 
 class NotFound(ApiError):
@@ -199,6 +204,9 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         DuplicateField: ErrorRow(400, "invalid_request_error", "duplicate_parameter"),
         InvalidImage: ErrorRow(400, "invalid_request_error", "invalid_image"),
         FieldTooLarge: ErrorRow(413, "invalid_request_error", "field_too_large"),
+        Unauthorized: ErrorRow(
+            401, "invalid_request_error", "invalid_api_key", {"www-authenticate": 'Bearer realm="reelserve"'}
+        ),
         NotFound: ErrorRow(404, "invalid_request_error", "not_found"),
         ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
         VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from anyio import to_thread
 from fastapi import Request
 
+from server.auth.middleware import owner_of
 from server.errors import BadField
 from server.idempotency import REPLAYED_HEADER, Claim, KeyTaken, key_of
 from server.jobs import Job, new_job_id
@@ -49,7 +50,7 @@ async def submit(request: Request, services: Services, *, waits: bool) -> Submit
         async def make(claim: Claim | None) -> Submitted:
             with parsed.as_sent():
                 resolved = resolve(parsed.request, services.capabilities, services.settings)
-            job = Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, waits=waits)
+            job = replace(_new_job(request, resolved), waits=waits)
             return await _queue(job, parsed, parsed.request, services, claim)
 
         return await _once(request, parsed, services, make)
@@ -61,18 +62,20 @@ async def remix(video_id: str, request: Request, services: Services) -> Submitte
     Raises:
         NotFound, IllegalMove: the source is not there, or not completed. What `submit` raises.
     """
-    source = check_source(await services.store.get(video_id))
+    source = check_source(await services.store.owned(video_id, owner_of(request)))
     async with services.reader.read(request) as parsed:
 
         async def make(claim: Claim | None) -> Submitted:
             with parsed.as_sent():
                 whole, resolved = await remixed(parsed, source, services)
-            job = Job(
-                id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, remixed_from=source.id
-            )
+            job = replace(_new_job(request, resolved), remixed_from=source.id)
             return await _queue(job, parsed, whole, services, claim)
 
         return await _once(request, parsed, services, make)
+
+
+def _new_job(request: Request, resolved: Resolved) -> Job:
+    return Job(id=new_job_id(), created_us=time.time_ns() // 1000, resolved=resolved, owner=owner_of(request))
 
 
 async def _once(request: Request, parsed: ParsedRequest, services: Services, make: Make) -> Submitted:

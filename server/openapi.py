@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from encoding.formats import FORMATS
 from encoding.previews import PREVIEWS
 from server.answers import ErrorBody, VideoBytesResult, VideoPathResult, VideoUrlResult
+from server.auth.middleware import OPEN_PATHS
 from server.errors import (
     ApiError,
     BadField,
@@ -108,13 +109,16 @@ def content_answers() -> Responses:
     return {200: whole, 206: part, 304: {"description": "the client has it: `If-None-Match` names it"}}
 
 
-def install(app: FastAPI) -> None:
-    """Let the document of `app` say what every answer carries."""
+def install(app: FastAPI, *, keys: bool) -> None:
+    """Let the document of `app` say what every answer carries, and, with `keys`, where the API key goes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            _complete(generate())
+            document = generate()
+            _complete(document)
+            if keys:
+                _secure(document)
         return generate()
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's documented way
@@ -132,6 +136,18 @@ def _complete(document: dict[str, Any]) -> None:
         for example in response.get("content", {}).get("application/json", {}).get("examples", {}).values():
             if "error" in example["value"]:  # FastAPI leaves nulls out of the examples too
                 example["value"]["error"].setdefault("param", None)
+
+
+def _secure(document: dict[str, Any]) -> None:
+    """Every operation takes a key in either header, but those that need none."""
+    document["components"]["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer"},
+        "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
+    }
+    document["security"] = [{"bearer": []}, {"api-key": []}]
+    for path in OPEN_PATHS:
+        for operation in document["paths"][path].values():
+            operation["security"] = []
 
 
 def _responses(document: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

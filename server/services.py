@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from server.artifacts import JobFolders
+from server.auth.keys import ApiKeys
 from server.database import Database
 from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine
@@ -31,6 +32,7 @@ class Services:
     """One server's parts."""
 
     settings: Settings
+    api_keys: ApiKeys
     engine: Engine
     database: Database
     store: Store
@@ -76,6 +78,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)
     return Services(
         settings=settings,
+        api_keys=ApiKeys(settings.auth.keys),
         engine=engine,
         database=database,
         store=store,

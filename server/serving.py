@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,14 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
         StartError: the address cannot be bound, the database cannot be used, or no worker can be started.
     """
     engine = LocalEngine(settings.engine, settings.model_configs)
-    listener = _listen(settings.server.host, settings.server.port)
+    listener = _listen(settings)
     app = create_app(settings, engine)
     config = uvicorn.Config(
         app,
         lifespan="off",  # what it opens is opened here: uvicorn would log a traceback and exit with 3
         log_config=None,
         access_log=False,
+        ws="none",
         timeout_graceful_shutdown=max(1, round(settings.server.shutdown_s)),
     )
     server = HttpServer(config)
@@ -167,7 +169,24 @@ def _fields(options: dict[str, Any]) -> dict[str, Value]:
     return fields
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(settings: Settings) -> socket.socket:
+    host, port = settings.server.host, settings.server.port
+    listener = _bind(host, port)
+    if not (settings.auth.keys or settings.server.allow_public or _is_loopback(listener)):
+        listener.close()
+        raise StartError(
+            f"server.host: {host} can be reached from other machines, and there are no API keys; "
+            "give auth.keys, or set server.allow_public"
+        )
+    return listener
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    """Judged by what was bound: `server.host` may be a name."""
+    return ip_address(listener.getsockname()[0]).is_loopback
+
+
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

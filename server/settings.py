@@ -22,12 +22,15 @@ from pydantic_settings import (
 )
 
 from pipelines.base import ModelConfig, ModelLimits
+from server.auth.settings import KeySettings
 from server.logs import LogFormat, LogLevel
 from server.webhooks.settings import WebhookSettings
 
 MIB = 2**20
 ENV_PREFIX = "REELSERVE_"
 ENV_DELIMITER = "__"
+SECRET = ("auth", "webhooks")
+"""Sections whose values are never shown."""
 
 
 class SettingsError(ValueError):
@@ -43,6 +46,9 @@ class Section(BaseModel):
 class ServerSettings(Section):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    allow_public: bool = Field(
+        False, description="without API keys, listen on an address that other machines can reach all the same"
+    )
     create_status: Literal[200, 202] = Field(
         200, description="status of `POST /v1/videos`; 202 for clients that insist on it"
     )
@@ -64,6 +70,19 @@ class LogSettings(Section):
         "text", description="of the log on standard error, one event a line: for people or for a collector"
     )
     level: LogLevel = Field("info", description="least weight of what is logged")
+
+
+class AuthSettings(Section):
+    keys: tuple[KeySettings, ...] = Field(
+        (), description="API keys; without any, whoever reaches the server may use it"
+    )
+
+    @field_validator("keys")
+    @classmethod
+    def _check_keys(cls, keys: tuple[KeySettings, ...]) -> tuple[KeySettings, ...]:
+        if len({key.digest for key in keys}) < len(keys):
+            raise ValueError("names a key more than once")
+        return keys
 
 
 class ImageSettings(Section):
@@ -172,6 +191,7 @@ class Settings(BaseSettings):
     )
     server: ServerSettings = ServerSettings()
     log: LogSettings = LogSettings()
+    auth: AuthSettings = AuthSettings()
     images: ImageSettings = ImageSettings()
     store: StoreSettings = StoreSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
@@ -276,6 +296,6 @@ def _is_setting(variable: str) -> bool:
 def _explain(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        told = problem["type"] in ("missing", "extra_forbidden") or name.startswith("webhooks")  # secrets
+        told = problem["type"] in ("missing", "extra_forbidden") or name.startswith(SECRET)
         shown = "" if told else f" (got {problem['input']!r})"
         yield f"{name}: {problem['msg']}{shown}"

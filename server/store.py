@@ -80,18 +80,30 @@ class Store:
             raise _unknown(job_id)
         return _job(row)
 
-    async def page(
-        self, *, after: str | None = None, limit: int = 20, order: Literal["asc", "desc"] = "desc"
-    ) -> tuple[list[Job], bool]:
-        """Up to `limit` jobs by time of creation, following the job `after`, and whether more follow.
+    async def owned(self, job_id: str, owner: str) -> Job:
+        """The job as it is now, if it is this owner's.
 
         Raises:
-            NotFound: there is no job `after`.
+            NotFound: there is none, or it is another's: nobody learns which.
+        """
+        job = await self.get(job_id)
+        if job.owner != owner:
+            raise _unknown(job_id)
+        return job
+
+    async def page(
+        self, owner: str, *, after: str | None = None, limit: int = 20, order: Literal["asc", "desc"] = "desc"
+    ) -> tuple[list[Job], bool]:
+        """Up to `limit` jobs of one owner by time of creation, following the job `after`, and whether more
+        follow.
+
+        Raises:
+            NotFound: the owner has no job `after`.
         """
         key = tuple_(_JOBS.c.created_us, _JOBS.c.id)
-        query = select(_JOBS)
+        query = select(_JOBS).where(_JOBS.c.owner == owner)
         if after is not None:
-            last = await self.get(after)
+            last = await self.owned(after, owner)
             place = (last.created_us, last.id)
             query = query.where(key > place if order == "asc" else key < place)
         columns = (_JOBS.c.created_us, _JOBS.c.id)

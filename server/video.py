@@ -12,15 +12,15 @@ from server.live import LiveJob
 from server.services import Services
 
 
-async def look(video_id: str, services: Services) -> tuple[Video, LiveJob | None]:
-    """A job as it is now, and its live side if it is queued or running here.
+async def look(video_id: str, owner: str, services: Services) -> tuple[Video, LiveJob | None]:
+    """A job of this owner as it is now, and its live side if it is queued or running here.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the owner has none.
     """
     # Taken before the row is read: if the job ends in between, its progress still does not fall.
     live = services.dispatcher.live(video_id)
-    return to_video(await services.store.get(video_id), live, services.dispatcher), live
+    return to_video(await services.store.owned(video_id, owner), live, services.dispatcher), live
 
 
 def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:

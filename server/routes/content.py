@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from encoding.formats import FORMATS
 from encoding.previews import PREVIEWS
 from server.accept import prefers
+from server.auth.middleware import OwnerDep
 from server.errors import (
     BadField,
     FileMissing,
@@ -38,6 +39,7 @@ REFUSALS = (BadField, NotFound, VideoNotReady, VideoFailed, FileMissing, RangeNo
 async def get_content(
     video_id: str,
     request: Request,
+    owner: OwnerDep,
     services: ServicesDep,
     variant: Annotated[
         Literal["video", "thumbnail", "spritesheet"], Query(description="the file, or a picture of it")
@@ -50,7 +52,7 @@ async def get_content(
     a JPEG of up to 25 frames in rows of five, spread evenly over the video from its first frame on, the
     longer side of each at most 160 pixels; `X-Spritesheet-Columns`, `-Rows` and `-Tiles` tell its grid.
     """
-    job = _finished(await services.store.get(video_id))
+    job = _finished(await services.store.owned(video_id, owner))
     if index >= len(job.files):
         raise BadField("index", f"{index} is not allowed: the request made {len(job.files)}, counted from 0")
     if variant != "video":

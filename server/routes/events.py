@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from server.answers import VideoEvent
+from server.auth.middleware import OwnerDep
 from server.errors import NotFound
 from server.jobs import Job
 from server.openapi import error_answers
@@ -18,9 +19,9 @@ from server.video import look, to_event
 router = APIRouter(tags=["videos"])
 
 
-async def _existing(video_id: str, services: ServicesDep) -> Job:
+async def _existing(video_id: str, owner: OwnerDep, services: ServicesDep) -> Job:
     """The job, found before the stream begins: a wrong id is an ordinary 404."""
-    return await services.store.get(video_id)
+    return await services.store.owned(video_id, owner)
 
 
 @router.get(
@@ -36,7 +37,7 @@ async def get_events(
     last: VideoEvent | None = None
     while True:
         change = services.dispatcher.changes.next()
-        event = await _look(job.id, services)
+        event = await _look(job, services)
         if event is None:
             yield ServerSentEvent(data={"id": job.id}, event="deleted")
             return
@@ -48,8 +49,8 @@ async def get_events(
         await change.wait()
 
 
-async def _look(video_id: str, services: Services) -> VideoEvent | None:
+async def _look(job: Job, services: Services) -> VideoEvent | None:
     try:
-        return to_event(*await look(video_id, services))
+        return to_event(*await look(job.id, job.owner, services))
     except NotFound:
         return None

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from server.answers import Video
+from server.auth.middleware import owner_of
 from server.errors import IllegalMove, NotFound, NotSupported
 from server.intake import remix
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body
@@ -52,7 +53,7 @@ async def _refuse(request: Request, services: Services, purpose: str) -> NoRetur
     """What is wrong with the request is said first, so that a client can be tried out."""
     async with services.reader.read_edit(request) as (_, source):
         if isinstance(source, str):
-            check_source(await services.store.get(source))
+            check_source(await services.store.owned(source, owner_of(request)))
     served = ", ".join(info.id for info in services.capabilities.models)
     raise NotSupported(
         f"no served model can {purpose}: that takes a video-to-video model; there are {served}"

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from server.answers import Video, VideoDeleted, VideoList
+from server.auth.middleware import OwnerDep
 from server.errors import BadField, IllegalMove, JobFailed, NotFound
 from server.intake import submit
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body, waiting_answer
@@ -49,23 +50,24 @@ async def generate_video(request: Request, services: ServicesDep) -> Response:
 
 @router.get("/v1/videos", responses=error_answers(BadField, NotFound))
 async def list_videos(
+    owner: OwnerDep,
     services: ServicesDep,
     after: Annotated[str | None, Query(description="id of the job before the first one")] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="most jobs of the answer")] = 20,
     order: Annotated[Literal["asc", "desc"], Query(description="by time of creation")] = "desc",
 ) -> VideoList:
-    """Jobs by time of creation."""
+    """The jobs of this API key's owner, by time of creation."""
     lives = services.dispatcher.lives()
-    jobs, more = await services.store.page(after=after, limit=limit, order=order)
+    jobs, more = await services.store.page(owner, after=after, limit=limit, order=order)
     data = [to_video(job, lives.get(job.id), services.dispatcher) for job in jobs]
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     return VideoList(data=data, first_id=first, last_id=last, has_more=more)
 
 
 @router.get("/v1/videos/{video_id}", responses=_UNKNOWN)
-async def get_video(video_id: str, response: Response, services: ServicesDep) -> Video:
+async def get_video(video_id: str, response: Response, owner: OwnerDep, services: ServicesDep) -> Video:
     """One job, as it is now; the header `openai-poll-after-ms` says when to ask again."""
-    video, live = await look(video_id, services)
+    video, live = await look(video_id, owner, services)
     if live is not None and video.status in ("queued", "in_progress"):
         wait = services.dispatcher.pace.poll_after_ms(live, video.queue_position)
         response.headers["openai-poll-after-ms"] = str(wait)
@@ -73,13 +75,15 @@ async def get_video(video_id: str, response: Response, services: ServicesDep) ->
 
 
 @router.post("/v1/videos/{video_id}/cancel", responses=error_answers(NotFound, IllegalMove))
-async def cancel_video(video_id: str, services: ServicesDep) -> Video:
+async def cancel_video(video_id: str, owner: OwnerDep, services: ServicesDep) -> Video:
     """Stop a job; it is `failed` then, with the code `cancelled`."""
+    await services.store.owned(video_id, owner)
     return to_video(await services.dispatcher.cancel(video_id), None, services.dispatcher)
 
 
 @router.delete("/v1/videos/{video_id}", responses=_UNKNOWN)
-async def delete_video(video_id: str, services: ServicesDep) -> VideoDeleted:
+async def delete_video(video_id: str, owner: OwnerDep, services: ServicesDep) -> VideoDeleted:
     """Stop a job if it runs, and forget it; its files are gone when the answer comes."""
+    await services.store.owned(video_id, owner)
     await services.dispatcher.delete(video_id)
     return VideoDeleted(id=video_id)

@@ -49,7 +49,7 @@ class Server:
 
     async def count(self) -> int:
         """How many jobs there are."""
-        jobs, more = await self.services.store.page(limit=100)
+        jobs, more = await self.services.store.page("", limit=100)
         assert not more
         return len(jobs)
 

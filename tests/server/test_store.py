@@ -101,7 +101,7 @@ async def test_what_is_unknown_is_not_found(store: Store) -> None:
         store.get("video_x"),
         store.move("video_x", JobStatus.FAILED),
         store.delete("video_x"),
-        store.page(after="video_x"),
+        store.page("", after="video_x"),
     )
     for call in calls:
         with pytest.raises(NotFound, match="video_x"):
@@ -119,7 +119,7 @@ async def test_pages_follow_the_time_of_creation(store: Store) -> None:
         more = True
         while more:
             after = seen[-1] if seen else None
-            page, more = await store.page(after=after, limit=2, order=order)  # type: ignore[arg-type]
+            page, more = await store.page("", after=after, limit=2, order=order)  # type: ignore[arg-type]
             seen += [job.id for job in page]
         assert seen == wanted
 

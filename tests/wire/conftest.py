@@ -1,30 +1,18 @@
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 
 import httpx
 import pytest
-import uvicorn
 
-from tests.wire.instant import make_app
+from tests.wire.instant import listening, make_app
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real HTTP server in this process, whose engine answers at once."""
-    app = make_app(tmp_path_factory.mktemp("wire"))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(30)
+    with listening(make_app(tmp_path_factory.mktemp("wire"))) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import uvicorn
 from fastapi import FastAPI
 
 from encoding.formats import FORMATS
@@ -48,3 +52,18 @@ def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
     """The application with every default, its files below `data`."""
     settings = make_settings(**sections).model_copy(update={"data_dir": data})
     return create_app(settings, InstantEngine(slots=4))
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The address of a real HTTP server with this application, in a thread."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(30)

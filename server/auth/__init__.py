@@ -1,0 +1,1 @@
+"""Who may use the server: API keys, and whose jobs are whose."""
