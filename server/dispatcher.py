@@ -1,123 +1,123 @@
-"""From the queue to the engine and back: the life of every job."""
+"""From the queue to the engine and back: which job runs when, and what ends it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
-from collections import deque
 from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any
 
-from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
-from server.engine.base import (
-    DeviceFree,
-    Engine,
-    Failed,
-    Finished,
-    Fragment,
-    JobEvent,
-    Progress,
-    Started,
-)
-from server.errors import IllegalMove, NotFound, QueueFull
-from server.jobs import Job, JobError, JobStatus, StoredFile
+from server.engine.base import DeviceFree, Engine, Failed, Finished, Fragment, JobEvent, Progress, Started
+from server.errors import IllegalMove, KeyBusy, NotFound, NotReady, QueueFull
+from server.jobs import Job, JobError, JobStatus
+from server.ledger import Ledger
 from server.live import LiveJob, Signal, Slot
-from server.metrics import Metrics
 from server.pace import Pace
-from server.store import Store
+from server.queue import JobQueue
+from server.settings import QueueSettings
 from server.tasks import task_of
 
 logger = logging.getLogger("reelserve.jobs")
 
 CANCELLED = JobError("cancelled", "the job was cancelled")
-QUEUE_RETRY_S = 10
-"""What a client is told to wait when the queue is full."""
+UNFINISHED = JobError("server_restarted", "the server ended while the job ran")
+UNWANTED = JobError("server_restarted", "the server ended; whoever waited for the job is gone")
+MAX_ATTEMPTS = 2
+"""How often a job may be begun: one that was running whenever a server or worker died may be the reason."""
+STOPPING_RETRY_S = 10
+"""What a client is told to wait while the server stops: by then there may be another one."""
 
 
 class Dispatcher:
-    """Takes jobs, hands them to the engine in order, and writes down what becomes of them."""
+    """Takes jobs, and hands them to the engine in turn. Used on the event loop."""
 
     def __init__(
-        self,
-        *,
-        store: Store,
-        engine: Engine,
-        artifacts: JobFolders,
-        uploads: JobFolders,
-        metrics: Metrics,
-        max_jobs: int,
-        max_pending_bytes: int,
+        self, *, ledger: Ledger, engine: Engine, settings: QueueSettings, max_pending_bytes: int
     ) -> None:
-        self._store = store
+        self._ledger = ledger
         self._engine = engine
-        self._artifacts = artifacts
-        self._uploads = uploads
-        self._metrics = metrics
-        self._max_jobs = max_jobs
+        self._settings = settings
         self._max_pending_bytes = max_pending_bytes
         self._live: dict[str, LiveJob] = {}
-        self._waiting: deque[str] = deque()
-        self._arrived = asyncio.Event()
+        self._queue = JobQueue()
         self._slots = asyncio.Semaphore(engine.slots)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._handing_out: asyncio.Task[None] | None = None
+        self.draining = False
+        """No new job is taken or begun any more."""
         self.changes = Signal()
         """Fired whenever a job here has changed, its place in the queue included."""
-        self.pace = Pace()
 
     async def start(self) -> None:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs."""
-        unfinished = await self._store.unfinished()
-        # Pictures are kept as long as their job, for a remix.
-        await asyncio.to_thread(self._uploads.sweep, await self._store.ids())
-        for job in unfinished:
+        for job in await self._ledger.unfinished():
             await self._resume(job)
-        self._spawn(self._hand_out())
+        self._handing_out = asyncio.create_task(self._hand_out())
+
+    async def drain(self, seconds: float) -> None:
+        """Take and begin no more jobs; return when those that run have ended, or `seconds` are over."""
+        self.draining = True
+        await self._stop_handing_out()
+        running = [live.ended.wait() for live in self._live.values() if live.job.id not in self._queue]
+        logger.info("draining: %d jobs run, %d wait", len(running), len(self._queue))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*running)
 
     async def stop(self) -> None:
-        """Stop handing out jobs; what runs goes back to the queue, for the next server to take up."""
-        running = [live.job for live in self._live.values() if live.job.id not in self._waiting]
+        """Let go of all jobs: for the next server to take up, or failed where nobody will want them."""
+        self.draining = True
+        await self._stop_handing_out()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for job in running:
-            await self._put_back(job)
-        for live in self._live.values():
-            live.end()
+        for live in list(self._live.values()):
+            await self._leave(live)
 
-    def check_room(self) -> None:
-        """Nothing, while one more job may wait.
+    @property
+    def pace(self) -> Pace:
+        """How fast jobs are done here."""
+        return self._ledger.pace
+
+    def check_room(self, owner: str) -> None:
+        """Nothing, while one more job of this owner may wait.
 
         Raises:
-            QueueFull: too many wait.
+            QueueFull, KeyBusy: too many wait, or too many of this owner are not finished.
+            NotReady: the server is stopping.
         """
-        if self.depth >= self._max_jobs:
-            raise QueueFull(f"{self.depth} jobs wait, and at most {self._max_jobs} may", QUEUE_RETRY_S)
+        if self.draining:
+            raise NotReady("the server is stopping", STOPPING_RETRY_S)
+        settings, wait = self._settings, self.pace.until_next_s
+        if self.depth >= settings.max_jobs:
+            raise QueueFull(f"{self.depth} jobs wait, and at most {settings.max_jobs} may", wait)
+        if owner and settings.max_jobs_per_key is not None:
+            unfinished = sum(live.job.owner == owner for live in self._live.values())
+            if unfinished >= settings.max_jobs_per_key:
+                problem = f"{unfinished} jobs of this API key are not finished"
+                raise KeyBusy(f"{problem}, and at most {settings.max_jobs_per_key} may be", wait)
 
     @uninterrupted
     async def submit(self, job: Job, beside: Beside | None = None) -> LiveJob:
         """Write the job down, and what belongs to it, and queue it.
 
         Raises:
-            QueueFull: too many jobs wait.
+            QueueFull, KeyBusy, NotReady: as `check_room` does.
         """
-        self.check_room()
+        self.check_room(job.owner)
         live = self._live[job.id] = LiveJob(job)
-        self._waiting.append(job.id)
+        self._queue.push(job.id, job.owner)
         try:
-            await asyncio.to_thread(self._artifacts.create, job.id)
-            await self._store.add(job, beside)
+            await self._ledger.create(job, beside)
         except BaseException:
             self._forget(live)
             raise
         finally:
             live.stored.set()
-        self._metrics.created.inc()
-        self._arrived.set()
         self.changes.fire()
         return live
 
@@ -131,12 +131,12 @@ class Dispatcher:
 
     def position(self, job_id: str) -> int | None:
         """How many jobs are before it; None unless it waits."""
-        return self._waiting.index(job_id) if job_id in self._waiting else None
+        return self._queue.position(job_id)
 
     @property
     def depth(self) -> int:
         """How many jobs wait."""
-        return len(self._waiting)
+        return len(self._queue)
 
     async def cancel(self, job_id: str, error: JobError = CANCELLED) -> Job:
         """Stop a job, which fails with `error`; returns when it has stopped.
@@ -147,17 +147,16 @@ class Dispatcher:
         """
         live = self._live.get(job_id)
         if live is None:
-            job = await self._store.get(job_id)
+            job = await self._ledger.store.get(job_id)
             raise IllegalMove(f"video {job_id} is {job.status} and cannot be cancelled any more")
         live.cancelled = live.cancelled or error
-        if job_id in self._waiting:
-            self._waiting.remove(job_id)
+        if self._queue.remove(job_id):
             await live.stored.wait()
             await self._fail(live, live.cancelled)
         else:
             await self._engine.cancel(job_id)
             await live.ended.wait()
-        job = await self._store.get(job_id)
+        job = await self._ledger.store.get(job_id)
         if job.status is JobStatus.COMPLETED:  # it was faster
             raise IllegalMove(f"video {job_id} is completed and cannot be cancelled any more")
         return job
@@ -167,9 +166,9 @@ class Dispatcher:
         with contextlib.suppress(IllegalMove, NotFound):
             await self.cancel(job_id, error)
 
-    def abandon_soon(self, job_id: str) -> None:
+    def abandon_soon(self, job_id: str, error: JobError = CANCELLED) -> None:
         """`abandon` from where nothing can be awaited."""
-        self._spawn(self.abandon(job_id))
+        self._spawn(self.abandon(job_id, error))
 
     async def delete(self, job_id: str) -> None:
         """Stop a job if it runs, and forget it and its files.
@@ -181,36 +180,47 @@ class Dispatcher:
             await self.cancel(job_id)
         except IllegalMove:
             logger.debug("job %s had ended before its deletion", job_id)
-        await self._store.delete(job_id)
-        await asyncio.to_thread(self._remove_files, job_id)
+        await self._ledger.delete(job_id)
 
     async def _resume(self, job: Job) -> None:
-        await asyncio.to_thread(self._artifacts.remove, job.id)
-        await asyncio.to_thread(self._artifacts.create, job.id)
         live = self._live[job.id] = LiveJob(job)
         live.stored.set()
         if job.waits:
-            await self._fail(live, JobError("server_restarted", "the server was restarted; nobody waits now"))
+            await self._fail(live, UNWANTED)
             return
         if job.status is JobStatus.IN_PROGRESS:
-            live.job = await self._store.move(job.id, JobStatus.QUEUED, started_us=None)
-        self._waiting.append(job.id)
+            if self._settings.on_restart == "fail" or job.attempts >= MAX_ATTEMPTS:
+                await self._fail(live, UNFINISHED)
+                return
+            await self._ledger.put_back(live, counts=True)
+        self._queue.push(job.id, job.owner)
 
-    async def _put_back(self, job: Job) -> None:
-        try:
-            await self._store.move(job.id, JobStatus.QUEUED, started_us=None)
-        except (IllegalMove, NotFound):
-            logger.debug("job %s ended while the server stopped", job.id)
+    async def _leave(self, live: LiveJob) -> None:
+        """What becomes of a job when the server stops."""
+        await live.stored.wait()
+        waiting = self._queue.remove(live.job.id)
+        if live.job.waits:
+            await self._fail(live, UNWANTED)
+        elif not waiting and self._settings.on_restart == "fail":
+            await self._fail(live, UNFINISHED)
+        elif not waiting:
+            with contextlib.suppress(IllegalMove, NotFound):  # it was not begun yet, or had just ended
+                await self._ledger.put_back(live, counts=False)
+        self._forget(live)
 
     async def _hand_out(self) -> None:
         while True:
             await self._slots.acquire()
             await self._engine.wait_idle()
-            while not self._waiting:
-                self._arrived.clear()
-                await self._arrived.wait()
-            self._spawn(self._run(self._live[self._waiting.popleft()]))
+            await self._queue.wait()
+            self._spawn(self._run(self._live[self._queue.pop()]))
             self.changes.fire()
+
+    async def _stop_handing_out(self) -> None:
+        if self._handing_out is not None:
+            self._handing_out.cancel()
+            await asyncio.gather(self._handing_out, return_exceptions=True)
+            self._handing_out = None
 
     async def _run(self, live: LiveJob) -> None:
         slot = Slot(self._slots)
@@ -221,90 +231,78 @@ class Dispatcher:
             if live.cancelled is not None:
                 await self._fail(live, live.cancelled)
                 return
-            async with aclosing(
-                self._engine.run(task_of(live.job, self._artifacts, self._max_pending_bytes))
-            ) as events:
-                async for event in events:
-                    if isinstance(event, DeviceFree):
-                        slot.release()
-                    await self._note(live, event)
-                    self.changes.fire()
+            if await self._follow(live, slot):
+                await self._again(live)
         except Exception:  # a job must end, whatever went wrong with it
             logger.exception("job %s failed in the server", live.job.id)
             await self._fail(live, JobError("internal_error", "an error of the server ended the job"))
         finally:
             slot.release()
 
+    async def _follow(self, live: LiveJob, slot: Slot) -> bool:
+        """Note what the engine says of the job until its last word; whether it is to be run again."""
+        again = False
+        task = task_of(live.job, self._ledger.artifacts, self._max_pending_bytes)
+        async with aclosing(self._engine.run(task)) as events:
+            async for event in events:
+                if isinstance(event, DeviceFree):
+                    slot.release()
+                again = self._deserves_another(live, event)
+                if not again:
+                    await self._note(live, event)
+                self.changes.fire()
+        return again
+
+    def _deserves_another(self, live: LiveJob, event: JobEvent) -> bool:
+        """Whether another job's crash ended this one, and nobody has seen anything of it yet."""
+        victim = isinstance(event, Failed) and event.victim and live.cancelled is None
+        return victim and live.job.attempts < MAX_ATTEMPTS and not live.sent
+
     async def _note(self, live: LiveJob, event: JobEvent) -> None:
         match event:
             case Started():
-                live.job = await self._store.move(live.job.id, JobStatus.IN_PROGRESS, started_us=_now_us())
+                await self._ledger.begin(live)
+                self._set_deadline(live)
             case Progress():
                 live.progress.note(event)
             case Fragment(_, data):
-                live.fragments.put_nowait(data)
-            case Failed(_, "cancelled", _) if live.cancelled is not None:
+                live.send(data)
+            case Failed() if live.cancelled is not None:
                 await self._fail(live, live.cancelled)
             case Failed(_, code, message):
                 await self._fail(live, JobError(code, message))
             case Finished():
-                await self._complete(live, event)
+                await self._ledger.complete(live, event)
+                self._forget(live)
 
-    async def _complete(self, live: LiveJob, event: Finished) -> None:
-        completed = _now_us()
-        assert live.job.started_us is not None
-        timings = {
-            **event.timings,
-            "queue": (live.job.started_us - live.job.created_us) / 1e6,
-            "total": (completed - live.job.created_us) / 1e6,
-        }
-        files = tuple(StoredFile(artifact.path.name, artifact.size_bytes) for artifact in event.artifacts)
-        live.job = await self._store.move(
-            live.job.id,
-            JobStatus.COMPLETED,
-            completed_us=completed,
-            files=files,
-            timings=timings,
-            progress=100,
-        )
-        self._metrics.ended.labels("completed").inc()
-        self._metrics.generation.observe(event.timings["generation"])
-        self.pace.note(event.timings["generation"])
-        self._forget(live)
+    async def _again(self, live: LiveJob) -> None:
+        """Run a job once more, before the others of its owner."""
+        logger.warning("job %s is run again", live.job.id)
+        if live.job.status is JobStatus.IN_PROGRESS:
+            await self._ledger.put_back(live, counts=True)
+        if live.cancelled is not None:
+            await self._fail(live, live.cancelled)
+            return
+        self._queue.push(live.job.id, live.job.owner, first=True)
+
+    def _set_deadline(self, live: LiveJob) -> None:
+        seconds = self._settings.job_timeout_s
+        error = JobError("timeout", f"not finished within {seconds:g} s of its start")
+        live.expire_after(seconds, lambda: self.abandon_soon(live.job.id, error))
 
     async def _fail(self, live: LiveJob, error: JobError) -> None:
         try:
-            live.job = await self._store.move(
-                live.job.id,
-                JobStatus.FAILED,
-                completed_us=_now_us(),
-                error=error,
-                progress=live.progress.percent,
-            )
-            await asyncio.to_thread(self._remove_files, live.job.id)
-            self._metrics.ended.labels(error.code).inc()
-            logger.info("job %s failed: %s", live.job.id, error.code)
-        except (IllegalMove, NotFound):
-            logger.exception("job %s had no state to fail from", live.job.id)
+            await self._ledger.fail(live, error)
         finally:
             self._forget(live)
 
     def _forget(self, live: LiveJob) -> None:
-        if live.job.id in self._waiting:
-            self._waiting.remove(live.job.id)
+        self._queue.remove(live.job.id)
         self._live.pop(live.job.id, None)
         live.end()
         self.changes.fire()
-
-    def _remove_files(self, job_id: str) -> None:
-        self._artifacts.remove(job_id)
-        self._uploads.remove(job_id)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

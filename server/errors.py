@@ -24,6 +24,7 @@ ApiError
 ├── JobFailed                a request that waits for its video learns that the job failed
 └── RetryLater               carries the seconds to wait
     ├── QueueFull
+    ├── KeyBusy
     └── NotReady             no worker can take work, or the server is stopping
 """
 
@@ -179,6 +180,10 @@ class QueueFull(RetryLater):
     """As many jobs wait as the operator allows."""
 
 
+class KeyBusy(RetryLater):
+    """As many jobs of this API key are unfinished as the operator allows."""
+
+
 class NotReady(RetryLater):
     """No worker can take work."""
 
@@ -221,6 +226,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         PreviewFailed: ErrorRow(500, "server_error", "preview_failed", _NO_RETRY),
         JobFailed: ErrorRow(500, "server_error", "internal_error", _NO_RETRY),
         QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
+        KeyBusy: ErrorRow(429, "rate_limit_error", "key_limit"),
         NotReady: ErrorRow(503, "server_error", "not_ready"),
     }
 )

@@ -118,7 +118,7 @@ async def _queue(
     claim: Claim | None,
 ) -> Submitted:
     """Store the pictures of `request`, which `parsed` may say only in part, and queue the job."""
-    services.dispatcher.check_room()
+    services.dispatcher.check_room(job.owner)
     try:
         with parsed.as_sent():
             if job.resolved.stream and not job.waits:

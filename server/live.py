@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from server.jobs import Job, JobError
 from server.progress import JobProgress
@@ -24,11 +25,34 @@ class LiveJob:
         """Why it is to end, wherever on its way it is."""
         self.waiters = 0
         """Requests that wait for its result now: one, or the repetitions of one."""
+        self.sent = False
+        """Whether a piece of it is on its way to a client."""
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def send(self, piece: bytes) -> None:
+        """Pass on a piece of a streamed job."""
+        self.sent = True
+        self.fragments.put_nowait(piece)
+
+    def expire_after(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` unless the job ends, or is to start again, within so many seconds."""
+        self._deadline = asyncio.get_running_loop().call_later(seconds, act)
+
+    def restart(self) -> None:
+        """It waits again, as if it had not been begun."""
+        self.progress = JobProgress()
+        self._drop_deadline()
 
     def end(self) -> None:
         """Let go of all who wait for it."""
+        self._drop_deadline()
         self.fragments.put_nowait(None)
         self.ended.set()
+
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class Slot:

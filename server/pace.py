@@ -18,13 +18,20 @@ SHORTEST_MS, LONGEST_MS = 200, 10_000
 class Pace:
     """The measured pace of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 1) -> None:
+        """`slots`: how many jobs run side by side."""
+        self._slots = slots
         self._mean_s: float | None = None
 
     @property
     def seconds_per_job(self) -> float:
         """A moving mean of the time that a job keeps its device."""
         return FIRST_GUESS_S if self._mean_s is None else self._mean_s
+
+    @property
+    def until_next_s(self) -> float:
+        """How long it takes on average until another job begins, and its place in the queue is free."""
+        return self.seconds_per_job / self._slots
 
     def note(self, seconds: float) -> None:
         """A job has kept its device for so long."""
@@ -37,7 +44,7 @@ class Pace:
 
     def _left_s(self, live: LiveJob, position: int | None) -> float:
         if position is not None:
-            return (position + 1) * self.seconds_per_job
+            return (position + 1) * self.until_next_s
         percent, started_us = live.progress.percent, live.job.started_us
         if percent == 0 or started_us is None:
             return self.seconds_per_job

@@ -14,6 +14,7 @@ from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine
 from server.errors import NotReady
 from server.idempotency import IdempotencyKeys
+from server.ledger import Ledger
 from server.metrics import Metrics
 from server.parsing import RequestReader
 from server.previews import Previews
@@ -66,13 +67,11 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     outbox = Outbox(database, settings.webhooks)
     store = Store(database, endings=(outbox,))
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
+    ledger = Ledger(store=store, artifacts=artifacts, uploads=uploads, metrics=metrics, slots=engine.slots)
     dispatcher = Dispatcher(
-        store=store,
+        ledger=ledger,
         engine=engine,
-        artifacts=artifacts,
-        uploads=uploads,
-        metrics=metrics,
-        max_jobs=settings.queue.max_jobs,
+        settings=settings.queue,
         max_pending_bytes=settings.encoding.max_pending_bytes,
     )
     metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)

@@ -109,6 +109,17 @@ class ArtifactSettings(Section):
 
 class QueueSettings(Section):
     max_jobs: int = Field(64, ge=1, description="jobs that may wait; one more is answered 429")
+    max_jobs_per_key: int | None = Field(
+        None, ge=1, description="jobs of one API key that may wait or run; one more is answered 429"
+    )
+    job_timeout_s: float = Field(
+        3600, gt=0, description="how long a job may run; then it fails with `timeout`"
+    )
+    on_restart: Literal["requeue", "fail"] = Field(
+        "requeue",
+        description="a job that ran when the server ended: run again (once, if the server was killed), "
+        "or `failed` with `server_restarted`",
+    )
 
 
 class EngineSettings(Section):

@@ -23,6 +23,8 @@ _COUNTERS: Responses = {
 async def health(services: ServicesDep) -> Health:
     """200 only while a worker can take work, or else 503."""
     device = services.capabilities.device
+    if services.dispatcher.draining:
+        raise NotReady("the server is stopping", START_RETRY_S)
     if not services.engine.ready:
         raise NotReady("no worker can take work: they are being restarted", START_RETRY_S)
     return Health(device=device, queued=services.dispatcher.depth)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from server.dispatcher import Dispatcher
 from server.engine.base import JobErrorCode
 from server.errors import IllegalMove, NotFound, QueueFull
 from server.jobs import Job, JobStatus
+from server.ledger import Ledger
 from server.metrics import Metrics
+from server.settings import QueueSettings
 from server.store import Store
 from tests.server.scripted import ScriptedEngine, new_job
 
@@ -20,20 +23,24 @@ from tests.server.scripted import ScriptedEngine, new_job
 class Bench:
     """A dispatcher with a real store and real folders over a scripted engine."""
 
-    def __init__(self, folder: Path, engine: ScriptedEngine) -> None:
+    def __init__(self, folder: Path, engine: ScriptedEngine, **settings: Any) -> None:
         self.engine = engine
         self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
         self.store = Store(self.database)
         self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
         self.artifacts.open()
         self.uploads.open()
-        self.dispatcher = Dispatcher(
+        ledger = Ledger(
             store=self.store,
-            engine=engine,
             artifacts=self.artifacts,
             uploads=self.uploads,
             metrics=Metrics(),
-            max_jobs=3,
+            slots=engine.slots,
+        )
+        self.dispatcher = Dispatcher(
+            ledger=ledger,
+            engine=engine,
+            settings=QueueSettings(**{"max_jobs": 3} | settings),
             max_pending_bytes=2**20,
         )
 
