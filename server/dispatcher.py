@@ -55,7 +55,8 @@ class Dispatcher:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs."""
         for job in await self._ledger.unfinished():
             await self._resume(job)
-        self._handing_out = asyncio.create_task(self._hand_out())
+        if not self.draining:  # stopped before it had started
+            self._handing_out = asyncio.create_task(self._hand_out())
 
     async def drain(self, seconds: float) -> None:
         """Take and begin no more jobs; return when those that run have ended, or `seconds` are over."""

@@ -58,13 +58,13 @@ def completed(job: Job) -> Job:
 
     Raises:
         JobFailed, BadRequest: it failed, and the code says why.
-        NotReady: the server stops before the job has ended.
+        NotReady: the server stopped before it had ended.
     """
     if job.status is JobStatus.COMPLETED:
         return job
-    if not job.status.final:
-        raise NotReady("the server is stopping", START_RETRY_S)
     assert job.error is not None
+    if job.error.code == "server_restarted":
+        raise NotReady(job.error.message, START_RETRY_S)
     error: ApiError = JobFailed(job.error.message, job.error.code)
     if job.error.code == "invalid_reference":
         error = BadRequest(job.error.message, code=job.error.code)

@@ -17,6 +17,7 @@ import uvicorn
 from encoding.base import OutputSpec
 from encoding.formats import FORMATS
 from server.app import create_app, running
+from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
 from server.engine.local import LocalEngine
 from server.errors import ApiError
@@ -26,6 +27,9 @@ from server.progress import JobProgress
 from server.settings import Settings
 from server.start import StartError
 from server.values import Fields, Value
+
+ANSWERS_S = 3
+"""How long answers that are being sent may take once no job runs any more; a slow download ends there."""
 
 
 async def serve(settings: Settings, _options: dict[str, Any]) -> int:
@@ -43,9 +47,9 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
         log_config=None,
         access_log=False,
         ws="none",
-        timeout_graceful_shutdown=max(1, round(settings.server.shutdown_s)),
+        timeout_graceful_shutdown=ANSWERS_S,
     )
-    server = HttpServer(config)
+    server = HttpServer(config, app.state.services.dispatcher, settings.server.shutdown_s)
     with server.signals():
         async with running(app.state.services):
             announcing = asyncio.create_task(_announce(engine, listener, server))
@@ -57,7 +61,17 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn's server, for which a signal is a normal end: it would raise it again after a clean stop."""
+    """uvicorn's server, for which a signal is a normal end: it would raise it again after a clean stop.
+
+    The first one lets what runs come to its end, within limits; reads are still answered meanwhile, so that
+    clients see their jobs end. The second one ends that.
+    """
+
+    def __init__(self, config: uvicorn.Config, dispatcher: Dispatcher, drain_s: float) -> None:
+        super().__init__(config)
+        self._dispatcher = dispatcher
+        self._drain_s = drain_s
+        self._draining: asyncio.Task[None] | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -66,7 +80,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Stop on the first signal, at once on the second."""
+        """Drain on the first signal, stop at once on the second."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
@@ -77,8 +91,18 @@ class HttpServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def _stop(self) -> None:
-        self.force_exit = self.should_exit
-        self.should_exit = True
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain())
+        else:
+            self.config.timeout_graceful_shutdown = 0
+            self._draining.cancel()
+
+    async def _drain(self) -> None:
+        try:
+            await self._dispatcher.drain(self._drain_s)
+            await self._dispatcher.stop()  # whoever waits for a job gets an answer while answers are sent
+        finally:
+            self.should_exit = True
 
 
 async def generate(settings: Settings, options: dict[str, Any]) -> int:

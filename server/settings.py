@@ -60,7 +60,11 @@ class ServerSettings(Section):
     max_file_bytes: int = Field(32 * MIB, ge=1024, description="largest file of a form")
     max_form_parts: int = Field(100, ge=1, description="most parts of a form")
     sync_timeout_s: float = Field(3600, gt=0, description="how long a synchronous request may take")
-    shutdown_s: float = Field(10, ge=0, description="how long running requests may finish after SIGTERM")
+    shutdown_s: float = Field(
+        10,
+        ge=0,
+        description="how long running jobs may finish after SIGTERM (`queue.on_restart` says what then)",
+    )
 
 
 class LogSettings(Section):

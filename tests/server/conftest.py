@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.bench import Bench, dispatching
 from tests.server.door import Door, make_settings
 
 
@@ -21,3 +22,10 @@ def target(tmp_path: Path) -> Path:
     folder = tmp_path / "job"
     folder.mkdir()
     return folder / "image.png"
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    """A dispatcher with room for three."""
+    async with dispatching(tmp_path, max_jobs=3) as made:
+        yield made

@@ -15,6 +15,7 @@ from server.engine.base import (
     EngineTask,
     Failed,
     Finished,
+    Fragment,
     JobErrorCode,
     JobEvent,
     Progress,
@@ -85,6 +86,8 @@ class ScriptedEngine:
         self.tasks: dict[str, EngineTask] = {}
         self.begun: list[str] = []
         self.cancelled: list[str] = []
+        self.deaf = False
+        """Whether a cancel is heard and not followed."""
         self._events: dict[str, asyncio.Queue[JobEvent]] = {}
 
     async def start(self) -> None: ...
@@ -107,7 +110,7 @@ class ScriptedEngine:
 
     async def cancel(self, job_id: str) -> None:
         self.cancelled.append(job_id)
-        if job_id in self._events:
+        if job_id in self._events and not self.deaf:
             self.fail(job_id, "cancelled")
 
     def progress(self, job_id: str, step: int, steps: int) -> None:
@@ -116,8 +119,13 @@ class ScriptedEngine:
     def free(self, job_id: str) -> None:
         self._events[job_id].put_nowait(DeviceFree(job_id))
 
-    def fail(self, job_id: str, code: JobErrorCode, message: str = "by the test") -> None:
-        self._events[job_id].put_nowait(Failed(job_id, code, message))
+    def fragment(self, job_id: str, data: bytes) -> None:
+        self._events[job_id].put_nowait(Fragment(job_id, data))
+
+    def fail(
+        self, job_id: str, code: JobErrorCode, message: str = "by the test", *, victim: bool = False
+    ) -> None:
+        self._events[job_id].put_nowait(Failed(job_id, code, message, victim=victim))
 
     def finish(self, job_id: str) -> None:
         """Write the job's files and say that they are whole."""

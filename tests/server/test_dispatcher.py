@@ -1,71 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from server.artifacts import JobFolders
-from server.database import Database
-from server.dispatcher import Dispatcher
 from server.engine.base import JobErrorCode
 from server.errors import IllegalMove, NotFound, QueueFull
-from server.jobs import Job, JobStatus
-from server.ledger import Ledger
-from server.metrics import Metrics
-from server.settings import QueueSettings
-from server.store import Store
-from tests.server.scripted import ScriptedEngine, new_job
-
-
-class Bench:
-    """A dispatcher with a real store and real folders over a scripted engine."""
-
-    def __init__(self, folder: Path, engine: ScriptedEngine, **settings: Any) -> None:
-        self.engine = engine
-        self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
-        self.store = Store(self.database)
-        self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
-        self.artifacts.open()
-        self.uploads.open()
-        ledger = Ledger(
-            store=self.store,
-            artifacts=self.artifacts,
-            uploads=self.uploads,
-            metrics=Metrics(),
-            slots=engine.slots,
-        )
-        self.dispatcher = Dispatcher(
-            ledger=ledger,
-            engine=engine,
-            settings=QueueSettings(**{"max_jobs": 3} | settings),
-            max_pending_bytes=2**20,
-        )
-
-    async def begun(self, count: int) -> None:
-        """Wait until the engine was handed `count` tasks."""
-        async with asyncio.timeout(5):
-            while len(self.engine.begun) < count:
-                await asyncio.sleep(0.005)
-
-    async def status(self, job: Job, status: JobStatus) -> Job:
-        """The job, once its status is `status`."""
-        async with asyncio.timeout(5):
-            while (found := await self.store.get(job.id)).status is not status:
-                await asyncio.sleep(0.005)
-        return found
-
-
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path, ScriptedEngine())
-    await made.database.open()
-    await made.dispatcher.start()
-    yield made
-    await made.dispatcher.stop()
-    await made.database.close()
+from server.jobs import JobStatus
+from tests.server.bench import Bench
+from tests.server.scripted import new_job
 
 
 async def test_a_job_goes_from_the_queue_to_its_file(bench: Bench) -> None:
@@ -243,43 +186,3 @@ async def test_two_deletes_at_once(bench: Bench) -> None:
         bench.dispatcher.delete(job.id), bench.dispatcher.delete(job.id), return_exceptions=True
     )
     assert sorted(type(result).__name__ for result in results) == ["NoneType", "NotFound"]
-
-
-async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:
-    """Running and queued jobs run again, in order; one whose client waited fails; nothing is stuck."""
-    first = Bench(tmp_path, ScriptedEngine())
-    await first.database.open()
-    await first.dispatcher.start()
-    running, queued = new_job(created_us=1), new_job(created_us=2)
-    waited = Job(id="video_waited", created_us=3, resolved=queued.resolved, waits=True)
-    for job in (running, queued, waited):
-        await first.dispatcher.submit(job)
-    await first.status(running, JobStatus.IN_PROGRESS)
-    leftover = first.artifacts.create(running.id) / ".video.mp4.part"
-    leftover.write_bytes(b"half")
-    await first.database.close()  # as a killed server would: nothing is stopped
-
-    second = Bench(tmp_path, ScriptedEngine())
-    await second.database.open()
-    await second.dispatcher.start()
-    assert not leftover.exists()
-    failed = await second.status(waited, JobStatus.FAILED)
-    assert failed.error is not None
-    assert failed.error.code == "server_restarted"
-    for job in (running, queued):
-        await second.status(job, JobStatus.IN_PROGRESS)
-        second.engine.finish(job.id)
-        await second.status(job, JobStatus.COMPLETED)
-    assert second.engine.begun == [running.id, queued.id]
-    await second.dispatcher.stop()
-    await second.database.close()
-
-
-async def test_a_stop_puts_the_running_job_back(bench: Bench) -> None:
-    """After a clean stop the job is queued, for the next server."""
-    job = new_job()
-    live = await bench.dispatcher.submit(job)
-    await bench.status(job, JobStatus.IN_PROGRESS)
-    await bench.dispatcher.stop()
-    assert (await bench.store.get(job.id)).status is JobStatus.QUEUED
-    assert live.ended.is_set()

@@ -1,0 +1,70 @@
+"""A dispatcher with a real store and real folders over a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from server.artifacts import JobFolders
+from server.database import Database
+from server.dispatcher import Dispatcher
+from server.jobs import Job, JobStatus
+from server.ledger import Ledger
+from server.metrics import Metrics
+from server.settings import QueueSettings
+from server.store import Store
+from tests.server.scripted import ScriptedEngine
+
+
+class Bench:
+    """One run of the dispatcher; another one on the same folder is a restart."""
+
+    def __init__(self, folder: Path, engine: ScriptedEngine, **settings: Any) -> None:
+        self.engine = engine
+        self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+        self.store = Store(self.database)
+        self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
+        self.artifacts.open()
+        self.uploads.open()
+        ledger = Ledger(
+            store=self.store,
+            artifacts=self.artifacts,
+            uploads=self.uploads,
+            metrics=Metrics(),
+            slots=engine.slots,
+        )
+        self.dispatcher = Dispatcher(
+            ledger=ledger,
+            engine=engine,
+            settings=QueueSettings(**settings),
+            max_pending_bytes=2**20,
+        )
+
+    async def begun(self, count: int) -> None:
+        """Wait until the engine was handed `count` tasks."""
+        async with asyncio.timeout(5):
+            while len(self.engine.begun) < count:
+                await asyncio.sleep(0.005)
+
+    async def status(self, job: Job, status: JobStatus) -> Job:
+        """The job, once its status is `status`."""
+        async with asyncio.timeout(5):
+            while (found := await self.store.get(job.id)).status is not status:
+                await asyncio.sleep(0.005)
+        return found
+
+
+@asynccontextmanager
+async def dispatching(folder: Path, *, slots: int = 1, **settings: Any) -> AsyncIterator[Bench]:
+    """A started dispatcher; `settings` as in the section `queue`."""
+    made = Bench(folder, ScriptedEngine(slots), **settings)
+    await made.database.open()
+    await made.dispatcher.start()
+    try:
+        yield made
+    finally:
+        await made.dispatcher.stop()
+        await made.database.close()
