@@ -13,6 +13,7 @@ from server.auth.middleware import ApiKeyMiddleware
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.exclusive import only_server_of
+from server.http_metrics import HttpMetricsMiddleware
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
 from server.routes import content, events, health, models, playground, remix, videos
@@ -44,6 +45,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     errors.install(app)
     openapi.install(app, keys=bool(services.api_keys))
     app.add_middleware(ApiKeyMiddleware, keys=services.api_keys)
+    app.add_middleware(HttpMetricsMiddleware, metrics=services.metrics)
     app.add_middleware(CanonicalPathMiddleware)
     app.add_middleware(RequestIdMiddleware)
     return app

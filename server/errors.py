@@ -44,6 +44,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Match
+from starlette.types import Scope
 
 from server import request_id
 from server.echo import clean, shown
@@ -51,6 +52,9 @@ from server.echo import clean, shown
 MAX_MESSAGE = 2000
 MAX_RETRY_AFTER_S = 60
 """Longer waits are not obeyed by the official clients."""
+
+CODE = "error_code"
+"""Name of an answer's code in the state of its request."""
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -255,6 +259,17 @@ def answer(error: ApiError) -> JSONResponse:
     return JSONResponse(body, row.status, headers)
 
 
+def note_code(scope: Scope, code: str) -> None:
+    """Leave the code of an answer in the state of its request, where the metrics look for it."""
+    scope.setdefault("state", {})[CODE] = code
+
+
+def refuse(scope: Scope, error: ApiError) -> JSONResponse:
+    """`answer` to the request with this scope, its code noted."""
+    note_code(scope, error.code or row_of(type(error)).code)
+    return answer(error)
+
+
 def install(app: FastAPI) -> None:
     """Answer every exception that leaves a route of `app` with the envelope."""
     app.add_exception_handler(ApiError, _answer_api_error)
@@ -264,7 +279,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _answer_api_error(request: Request, error: Exception) -> JSONResponse:
-    return answer(cast(ApiError, error))
+    return refuse(request.scope, cast(ApiError, error))
 
 
 async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -272,8 +287,9 @@ async def _answer_validation_error(request: Request, error: Exception) -> JSONRe
     problem = cast(RequestValidationError, error).errors()[0]
     name = str(problem["loc"][-1])
     if problem["type"] == "missing":
-        return answer(MissingField(name, "is required"))
-    return answer(BadField(name, f"{shown(problem['input'])} is not allowed: {problem['msg']}"))
+        return refuse(request.scope, MissingField(name, "is required"))
+    wrong = f"{shown(problem['input'])} is not allowed: {problem['msg']}"
+    return refuse(request.scope, BadField(name, wrong))
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> JSONResponse:
@@ -282,6 +298,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> JSONResp
     kind = "invalid_request_error" if raised.status_code < 500 else "server_error"
     message = f"{request.method} {clean(request.scope['path'])}: {raised.detail}"
     code = _PHRASES.get(raised.status_code, "error").lower().replace(" ", "_")
+    note_code(request.scope, code)
     headers = {"allow": _allowed(request)} if raised.status_code == 405 else raised.headers
     return JSONResponse(error_body(message, kind, None, code), raised.status_code, headers)
 

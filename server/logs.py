@@ -160,7 +160,7 @@ def _time(record: logging.LogRecord) -> str:
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     """The record's own fields, then those that are bound; in the order of `FIELDS`."""
     known = {**_bound.get(), **vars(record)}
-    return {name: known[name] for name in FIELDS if known.get(name) is not None}
+    return {name: known[name] for name in FIELDS if known.get(name) not in (None, "")}
 
 
 def _trace(record: logging.LogRecord, formatter: logging.Formatter) -> str | None:

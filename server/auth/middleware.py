@@ -8,8 +8,9 @@ from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server import logs
 from server.auth.keys import ApiKeys
-from server.errors import Unauthorized, answer
+from server.errors import Unauthorized, refuse
 
 OPEN_PATHS = frozenset({"/live", "/health"})
 """What a supervisor asks, which has no key."""
@@ -30,10 +31,12 @@ class ApiKeyMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS | PAGE_PATHS:
             try:
-                scope.setdefault("state", {})["owner"] = self._keys.owner(Headers(scope=scope))
+                owner = self._keys.owner(Headers(scope=scope))
             except Unauthorized as error:
-                await answer(error)(scope, receive, send)
+                await refuse(scope, error)(scope, receive, send)
                 return
+            scope.setdefault("state", {})["owner"] = owner
+            logs.bind(key=owner)
         await self._app(scope, receive, send)
 
 
