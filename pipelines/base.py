@@ -60,6 +60,8 @@ class ModelLimits:
     """Width × height of the generated picture, on the model's grid."""
     max_num_frames: int
     """Frames asked for."""
+    max_pixel_frame_steps: int | None = None
+    """Width × height × frames, both on the model's grid, × denoising steps × videos; None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,10 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     _check_references(request, info)
     output = _format(request, capabilities)
     fps = _or(request.fps, info.defaults.fps)
+    params = _params(request, info, fps, settings)
+    _check_work(params, request, info)
     return Resolved(
-        params=_params(request, info, fps, settings),
+        params=params,
         format=output.name,
         fps=fps,
         codec_options=_codec_options(request, output),
@@ -88,6 +90,35 @@ def _params(
         max_sequence_length=_or(request.max_sequence_length, defaults.max_sequence_length),
         num_outputs=_or(request.n, 1),
         latents=_latents(request, settings),
+    )
+
+
+def _check_work(params: GenerationParams, request: VideoGenerationRequest, info: ModelInfo) -> None:
+    """Each field may be within its bounds, and all of them together hours of a device."""
+    limit = info.limits.max_pixel_frame_steps
+    side, frames = info.grid.side, info.grid.frames(params.num_frames)
+    pixels, steps, videos = (
+        side(params.width) * side(params.height),
+        params.num_inference_steps,
+        params.num_outputs,
+    )
+    work = pixels * frames * steps * videos
+    if limit is None or work <= limit:
+        return
+    defaults = info.defaults
+    excess = {
+        "n": float(videos),
+        "num_inference_steps": steps / defaults.num_inference_steps,
+        "num_frames": frames / defaults.num_frames,
+        "seconds": frames / defaults.num_frames,
+        "size": pixels / (defaults.width * defaults.height),
+        "width": pixels / (defaults.width * defaults.height),
+    }
+    given = [name for name in excess if getattr(request, name) is not None]
+    blamed = max(given, key=excess.__getitem__, default="num_inference_steps")
+    counted = f"{pixels:,} pixels × {frames} frames × {steps} steps × {videos} videos are {work:,}"
+    raise BadField(
+        blamed, f"asks for too much together with the other fields: {counted}, and {info.id} does {limit:,}"
     )
 
 

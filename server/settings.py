@@ -147,6 +147,11 @@ class FixedLatentSettings(Section):
 class LimitSettings(Section):
     max_pixels: int = Field(description="largest width × height of a video, on the model's grid", ge=256)
     max_num_frames: int = Field(description="most frames of a video", ge=1)
+    max_pixel_frame_steps: int | None = Field(
+        None,
+        description="largest width × height × frames × steps × n of a request, on the model's grid",
+        ge=256,
+    )
 
 
 def _exact_rate(value: object) -> object:

@@ -87,6 +87,8 @@ def test_every_shipped_configuration_loads(path: Path) -> None:
     for model in load(path).models:
         assert model.width * model.height <= model.limits.max_pixels
         assert model.num_frames <= model.limits.max_num_frames
+        work = model.width * model.height * model.num_frames * model.num_inference_steps
+        assert 4 * work <= (model.limits.max_pixel_frame_steps or 4 * work)
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("wan*.yaml")), ids=lambda path: path.stem)

@@ -66,7 +66,7 @@ def model(
             negative_prompt=OFFICIAL,
             max_sequence_length=64,
         ),
-        limits=ModelLimits(max_pixels=230_400, max_num_frames=161),
+        limits=ModelLimits(max_pixels=230_400, max_num_frames=161, max_pixel_frame_steps=10**9),
     )
 
 

@@ -235,3 +235,36 @@ async def test_pictures_where_they_are_taken(door: Door) -> None:
         {"model": "both"},
     ):
         assert (await ask(door, **fields)).numbers.params.image is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"num_inference_steps": 200, "num_frames": 161, "size": "480x480"}, "num_inference_steps"),
+        ({"num_inference_steps": 28, "num_frames": 161, "size": "480x480"}, "size"),
+        ({"num_inference_steps": 108, "num_frames": 161, "size": "240x240"}, "num_inference_steps"),
+        ({"n": 4, "num_inference_steps": 16, "seconds": 10, "width": 320, "height": 320}, "seconds"),
+    ],
+)
+async def test_more_than_the_model_may_work(door: Door, fields: dict[str, Any], param: str) -> None:
+    """Each field is within its own bounds; the one that asks for most is named, with the sum."""
+    error = await refused(door, **fields)
+    assert error["param"] == param
+    assert "1,000,000,000" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_inference_steps": 26, "num_frames": 161, "size": "480x480"},  # 230,400 × 161 × 26 = 964,454,400
+        {
+            "num_inference_steps": 107,
+            "num_frames": 161,
+            "size": "240x240",
+        },  # 57,600 × 161 × 107 = 992,275,200
+    ],
+)
+async def test_as_much_as_the_model_may_work(door: Door, fields: dict[str, Any]) -> None:
+    """Just below the bound."""
+    params = (await ask(door, **fields)).numbers.params
+    assert params.num_inference_steps == fields["num_inference_steps"]

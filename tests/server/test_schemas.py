@@ -89,7 +89,7 @@ def test_a_model_card_is_made_from_what_a_worker_reports() -> None:
     assert card["aliases"] == ["sora-2"]
     assert card["defaults"]["fps"] == 16
     assert card["defaults"]["guidance_scale_2"] == 3.0
-    assert card["limits"] == {"max_pixels": 230_400, "max_num_frames": 161}
+    assert card["limits"] == {"max_pixels": 230_400, "max_num_frames": 161, "max_pixel_frame_steps": 10**9}
 
 
 def test_the_error_body_is_the_envelope() -> None:
