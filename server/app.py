@@ -67,8 +67,11 @@ async def running(services: Services) -> AsyncIterator[None]:
         stack.push_async_callback(services.previews.close)
         stack.push_async_callback(services.engine.stop)
         await services.engine.start()
+        await services.keeper.sweep()
+        stack.push_async_callback(services.keeper.stop)
         stack.push_async_callback(services.dispatcher.stop)
         await services.dispatcher.start()
+        await services.keeper.start()
         yield
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 import secrets
 import shutil
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,19 +16,47 @@ from encoding.previews import Preview
 
 _REMOVED = ".removed"
 """Suffix of a folder that is being deleted."""
+_ID = "video_[0-9a-f]{32}"
+_FOLDER = re.compile(_ID)
+_LEFTOVER = re.compile(rf"\.{_ID}\.[0-9a-f]+{re.escape(_REMOVED)}")
+_PART = ".part"
+"""Suffix of a file that is being written; no finished one has it."""
+
+logger = logging.getLogger("reelserve.files")
 
 
 class JobFolders:
-    """Folders of jobs below one root. No name that a client chose ever becomes part of a path."""
+    """Folders of jobs below one root. No name that a client chose ever becomes part of a path.
+
+    What does not have the name of a job is not ours and is never touched. Methods may be called from any
+    thread; those that change the disk are not for the event loop.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
+        self._bytes: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def held_bytes(self) -> int:
+        """What all folders hold, each as it was when it was last measured."""
+        with self._lock:
+            return sum(self._bytes.values())
+
+    def bytes_of(self, job_id: str) -> int:
+        """What the job's folder held when it was last measured."""
+        return self._bytes.get(job_id, 0)
+
+    def holds(self, job_id: str) -> bool:
+        """Whether the job's folder was there when it was last measured, and has not been removed since."""
+        return job_id in self._bytes
 
     def open(self) -> None:
         """Make the root, and delete what an earlier server began to delete."""
         self._root.mkdir(parents=True, exist_ok=True)
-        for folder in self._root.glob(f".*{_REMOVED}"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in self._root.iterdir():
+            if _LEFTOVER.fullmatch(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def create(self, job_id: str) -> Path:
         """The job's folder, which exists then."""
@@ -45,19 +76,63 @@ class JobFolders:
         """The file of a preview of the job's output number `index`."""
         return self._root / job_id / f"{preview.name}{_number(index)}{preview.suffix}"
 
+    def ids(self) -> list[str]:
+        """The jobs that have a folder."""
+        return [entry.name for entry in self._root.iterdir() if _FOLDER.fullmatch(entry.name)]
+
+    def measure(self, job_id: str) -> None:
+        """Count what the job's folder holds now."""
+        sizes = [_size(path) for path in (self._root / job_id).glob("*")]
+        with self._lock:
+            if (self._root / job_id).is_dir():
+                self._bytes[job_id] = sum(sizes)
+
+    def settle(self, job_id: str) -> None:
+        """Delete what a killed worker left half written in a completed job's folder, and count the rest."""
+        self._drop(job_id, f".video*{_PART}")  # a preview may be drawn just now
+        self.measure(job_id)
+
     def remove(self, job_id: str) -> None:
         """Delete the job's folder and all in it; nothing happens where there is none."""
+        folder = self._root / job_id
         # Under another name nobody who still draws a preview can put a file into it meanwhile.
         removed = self._root / f".{job_id}.{secrets.token_hex(4)}{_REMOVED}"
-        with contextlib.suppress(FileNotFoundError):
-            (self._root / job_id).rename(removed)
-            shutil.rmtree(removed, ignore_errors=True)
+        try:
+            folder.rename(removed)
+        except OSError:  # there is none, or the disk is too full for another name
+            removed = folder
+        shutil.rmtree(removed, ignore_errors=True)
+        if removed.exists():
+            logger.error("files of job %s could not be deleted", job_id)
+        with self._lock:
+            if not folder.exists():
+                self._bytes.pop(job_id, None)
 
-    def sweep(self, keep: Collection[str]) -> None:
-        """Remove the folders of all jobs but `keep`: what a killed server left behind."""
-        for folder in self._root.glob("video_*"):
-            if folder.name not in keep:
-                self.remove(folder.name)
+    def sweep(self, keep: Collection[str]) -> int:
+        """Make good what a killed server left behind, before anything is written: returns how many folders
+        were removed.
+
+        Those of all jobs but `keep` go; in the others all that is half written goes, and they are counted.
+        """
+        others = [job_id for job_id in self.ids() if job_id not in keep]
+        for job_id in others:
+            self.remove(job_id)
+        for job_id in self.ids():
+            self._drop(job_id, f"*{_PART}")
+            self.measure(job_id)
+        return len(others)
+
+    def _drop(self, job_id: str, pattern: str) -> None:
+        for path in (self._root / job_id).glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # a part file that just got its name, or was given up
+        return 0
 
 
 def _number(index: int) -> str:

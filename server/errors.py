@@ -13,6 +13,7 @@ ApiError
 │   ├── ModelNotFound
 │   ├── VideoNotReady        the video is still being made
 │   ├── VideoFailed          there will never be a file
+│   ├── VideoExpired         the file was kept for its time
 │   └── FileMissing          the video was completed, and its file is gone
 ├── IllegalMove              the job is in a state that does not allow this
 ├── IdempotencyKeyReused     the key belongs to another request
@@ -129,6 +130,10 @@ class VideoFailed(NotFound):
     """The file of a video that failed."""
 
 
+class VideoExpired(NotFound):
+    """The file of a completed video was kept for its time, and is gone."""
+
+
 class FileMissing(NotFound):
     """The file of a completed video was removed, or is being deleted."""
 
@@ -220,6 +225,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
         VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),
         VideoFailed: ErrorRow(404, "invalid_request_error", "video_failed"),
+        VideoExpired: ErrorRow(404, "invalid_request_error", "video_expired"),
         FileMissing: ErrorRow(404, "invalid_request_error", "file_missing"),
         IllegalMove: ErrorRow(409, "invalid_request_error", "illegal_move", _NO_RETRY),
         IdempotencyKeyReused: ErrorRow(409, "invalid_request_error", "idempotency_key_reused", _NO_RETRY),

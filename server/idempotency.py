@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.datastructures import Headers
 
-from server.database import METADATA, Database
+from server.database import METADATA, Database, uninterrupted
 from server.echo import shown
 from server.errors import BadField, IdempotencyKeyReused
 from server.jobs import Job
@@ -114,6 +114,13 @@ class IdempotencyKeys:
     def claim(self, key: str, operation: str, request: BaseModel) -> Claim:
         """What to write down with the job of this request."""
         return Claim(key, fingerprint(operation, request), self._now() // 1000)
+
+    @uninterrupted
+    async def prune(self) -> None:
+        """Forget the keys that mean nothing any more."""
+        oldest_us = self._now() // 1000 - KEPT_S * 1_000_000
+        async with self._database.writing() as connection:
+            await connection.execute(delete(_KEYS).where(_KEYS.c.created_us <= oldest_us))
 
     async def find(self, claim: Claim) -> str | None:
         """The id of the job that the key means, or None if it is free.

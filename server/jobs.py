@@ -72,11 +72,15 @@ class Job:
     started_us: int | None = None
     completed_us: int | None = None
     expires_us: int | None = None
-    """When its files go, or have gone."""
+    """When the files of a completed job go, or have gone; None if they stay."""
     error: JobError | None = None
     files: tuple[StoredFile, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds by name, as in `Server-Timing`."""
+
+    def expired(self, now_us: int) -> bool:
+        """Whether its files have gone, or go at this moment."""
+        return self.expires_us is not None and self.expires_us <= now_us
 
     @property
     def lost(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from platform import python_version
 
@@ -61,12 +61,27 @@ class Metrics:
         self.refusals = Counter(
             "reelserve_refusals", "Answers with an error", ["status", "code"], registry=self.registry
         )
+        self.removed = Counter(
+            "reelserve_files_removed",
+            "Jobs whose files were removed: for their age, for the size of all, or as leftovers at a start",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.forgotten = Counter(
+            "reelserve_jobs_forgotten", "Records of ended jobs that were removed", registry=self.registry
+        )
         self.webhooks = Counter(
             "reelserve_webhook_attempts",
             "Attempts to deliver an event: delivered, failed (and tried again), or expired (given up)",
             ["outcome"],
             registry=self.registry,
         )
+
+    def watch_disk(self, held: Mapping[str, Callable[[], float]]) -> None:
+        """Read the bytes of each kind of file whenever the metrics are asked for."""
+        gauge = Gauge("reelserve_held_bytes", "Bytes of ended jobs", ["kind"], registry=self.registry)
+        for kind, read in held.items():
+            gauge.labels(kind).set_function(read)
 
     def watch(self, depth: Callable[[], float], ready: Callable[[], float]) -> None:
         """Read the queue's depth and the engine's readiness whenever the metrics are asked for."""

@@ -63,6 +63,7 @@ class Previews:
             problem = await self._draw(job, preview, source, part)
             if problem is None:
                 part.replace(target)
+                await asyncio.to_thread(self._artifacts.measure, job.id)
         except FileNotFoundError:  # the job was deleted meanwhile
             problem = "its folder is gone"
         finally:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
 from server.echo import shown
-from server.errors import BadField, IllegalMove
+from server.errors import BadField, IllegalMove, VideoExpired
 from server.jobs import Job, JobStatus
 from server.params import Resolved, find_model, resolve
 from server.parsing import ParsedRequest
 from server.schemas import VideoGenerationRequest
 from server.services import Services
+from server.spool import Upload
 
 SAME_NAMES = (
     "seed",
@@ -47,6 +49,7 @@ async def remixed(
     Raises:
         BadField: another model than the source's, or a value that it does not allow.
         ModelNotFound: the source's model is not served any more.
+        VideoExpired: it started from a picture that is not kept any more, and the request gives none.
     """
     request, theirs = parsed.request, source.resolved
     whole = request.model_copy(update=await to_thread.run_sync(_taken_over, parsed, source))
@@ -79,5 +82,13 @@ def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
         values["num_frames"] = params.num_frames
     for field, picture in (("input_reference", params.image), ("last_image", params.last_image)):
         if picture is not None and getattr(request, field) is None:
-            values[field] = parsed.spool.copy_of(picture)
+            values[field] = _kept(parsed, picture, field, source)
     return {name: value for name, value in values.items() if getattr(request, name) is None}
+
+
+def _kept(parsed: ParsedRequest, picture: Path, field: str, source: Job) -> Upload:
+    try:
+        return parsed.spool.copy_of(picture)
+    except FileNotFoundError:
+        problem = f"{field}: the picture of video {source.id} is not kept any more; send it again"
+        raise VideoExpired(problem, param=field) from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from fastapi import Request, Response
@@ -17,7 +19,7 @@ from encoding.formats import FORMATS
 from encoding.previews import Preview
 from server.answers import VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.downloads import Download, send
-from server.errors import ApiError, BadRequest, FileMissing, JobFailed, NotReady
+from server.errors import ApiError, BadRequest, FileMissing, JobFailed, NotReady, VideoExpired
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
 from server.services import START_RETRY_S, Services
@@ -96,9 +98,9 @@ async def path_response(job: Job, index: int, services: Services) -> JSONRespons
     """Where output `index` lies, for clients that share the disk.
 
     Raises:
-        FileMissing: it is not there (any more).
+        VideoExpired, FileMissing: it is not there (any more).
     """
-    path = services.artifacts.file(job.id, job.files[index].name)
+    path = _path(job, index, services)
     if not await asyncio.to_thread(path.exists):
         raise FileMissing(f"the file of video {job.id} is not there any more")
     return _json(job, VideoPathResult(video_id=job.id, video_path=str(path)))
@@ -108,10 +110,11 @@ async def file_response(job: Job, index: int, request: Request, services: Servic
     """The file of output `index`: ranges, validators, and a name to save it by.
 
     Raises:
+        VideoExpired: it was kept for its time.
         FileMissing, RangeNotSatisfiable: as `send` does.
     """
     kind = FORMATS[job.resolved.format]
-    path = services.artifacts.file(job.id, job.files[index].name)
+    path = _path(job, index, services)
     download = _download(job, index, path, "video", kind.media_type, kind.suffix)
     return await send(download, request, _headers(job))
 
@@ -122,9 +125,11 @@ async def preview_response(
     """A picture of output `index`, made now if nobody asked for it before; headers tell its grid.
 
     Raises:
+        VideoExpired: the video was kept for its time, and its pictures with it.
         FileMissing, PreviewFailed: as `Previews.path` does.
         RangeNotSatisfiable: as `send` does.
     """
+    check_kept(job)
     path = await services.previews.path(job, index, preview)
     download = _download(job, index, path, preview.name, preview.media_type, preview.suffix)
     return await send(download, request, _headers(job) | _grid_headers(job, preview))
@@ -157,6 +162,22 @@ async def _pieces(submitted: Submitted, first: bytes | None, services: Services)
             services.dispatcher.abandon_soon(live.job.id)
 
 
+def check_kept(job: Job) -> None:
+    """Nothing, while the files of a completed job are kept.
+
+    Raises:
+        VideoExpired: their time is over, whether or not they have been deleted so far.
+    """
+    if job.expires_us is not None and job.expired(time.time_ns() // 1000):
+        at = datetime.fromtimestamp(job.expires_us // 1_000_000, UTC)
+        raise VideoExpired(f"video {job.id} expired at {at:%Y-%m-%dT%H:%M:%SZ}: its file is gone")
+
+
+def _path(job: Job, index: int, services: Services) -> Path:
+    check_kept(job)
+    return services.artifacts.file(job.id, job.files[index].name)
+
+
 def _download(job: Job, index: int, path: Path, what: str, media_type: str, suffix: str) -> Download:
     assert job.completed_us is not None
     number = "" if index == 0 else f"-{index}"
@@ -186,7 +207,7 @@ def _json(job: Job, body: BaseModel) -> JSONResponse:
 
 
 async def _base64_response(job: Job, services: Services) -> JSONResponse:
-    path = services.artifacts.file(job.id, job.files[0].name)
+    path = _path(job, 0, services)
     try:
         data = await asyncio.to_thread(path.read_bytes)
     except FileNotFoundError:

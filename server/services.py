@@ -19,6 +19,7 @@ from server.metrics import Metrics
 from server.parsing import RequestReader
 from server.previews import Previews
 from server.references import References
+from server.retention import EndedJobs, Keeper, Limits
 from server.settings import Settings
 from server.store import Store
 from server.webhooks.outbox import Outbox
@@ -46,6 +47,7 @@ class Services:
     references: References
     metrics: Metrics
     dispatcher: Dispatcher
+    keeper: Keeper
 
     @property
     def capabilities(self) -> Capabilities:
@@ -64,8 +66,8 @@ class Services:
 def make_services(settings: Settings, engine: Engine) -> Services:
     """Build the parts; nothing is opened or started yet."""
     database, metrics = Database(settings.store_url), Metrics()
-    outbox = Outbox(database, settings.webhooks)
-    store = Store(database, endings=(outbox,))
+    outbox, ended = Outbox(database, settings.webhooks), EndedJobs()
+    store, keys = Store(database, endings=(outbox, ended)), IdempotencyKeys(database)
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
     ledger = Ledger(store=store, artifacts=artifacts, uploads=uploads, metrics=metrics, slots=engine.slots)
     dispatcher = Dispatcher(
@@ -74,6 +76,16 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         settings=settings.queue,
         max_pending_bytes=settings.encoding.max_pending_bytes,
     )
+    keeper = Keeper(
+        limits=Limits.of(settings),
+        ended=ended,
+        store=store,
+        keys=keys,
+        artifacts=artifacts,
+        uploads=uploads,
+        metrics=metrics,
+    )
+    metrics.watch_disk({"artifacts": lambda: artifacts.held_bytes, "uploads": lambda: uploads.held_bytes})
     metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)
     return Services(
         settings=settings,
@@ -81,7 +93,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         engine=engine,
         database=database,
         store=store,
-        keys=IdempotencyKeys(database),
+        keys=keys,
         webhooks=WebhookSender(settings.webhooks, outbox, metrics),
         artifacts=artifacts,
         uploads=uploads,
@@ -90,6 +102,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         references=References(settings.images, settings.spool_dir),
         metrics=metrics,
         dispatcher=dispatcher,
+        keeper=keeper,
     )
 
 

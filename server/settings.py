@@ -27,6 +27,8 @@ from server.logs import LogFormat, LogLevel
 from server.webhooks.settings import WebhookSettings
 
 MIB = 2**20
+DAY_S = 24 * 3600
+MAX_TTL_S = 10**9
 ENV_PREFIX = "REELSERVE_"
 ENV_DELIMITER = "__"
 SECRET = ("auth", "webhooks")
@@ -99,10 +101,27 @@ class StoreSettings(Section):
     url: str | None = Field(
         None, description="SQLAlchemy URL of the job database; default: SQLite in `data_dir`"
     )
+    ttl_s: float | None = Field(
+        30 * DAY_S,
+        gt=0,
+        le=MAX_TTL_S,
+        description="how long an ended job is known, and longer while it has files; null: for ever",
+    )
 
 
 class ArtifactSettings(Section):
     dir: Path | None = Field(None, description="folder of finished files; default: below `data_dir`")
+    ttl_s: float | None = Field(
+        7 * DAY_S,
+        gt=0,
+        le=MAX_TTL_S,
+        description="how long a finished file is kept after its completion; null: for ever",
+    )
+    max_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="most bytes of files and uploads of ended jobs; beyond it the oldest go. null: no bound",
+    )
     expose_paths: bool = Field(
         False, description="allow `response_format=video_path`, which answers with a path on this machine"
     )

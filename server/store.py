@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
 
 from pydantic import TypeAdapter
@@ -12,6 +12,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     CursorResult,
     Integer,
     RowMapping,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Text,
     delete,
     insert,
+    or_,
     select,
     tuple_,
     update,
@@ -51,6 +53,24 @@ _JOBS = Table(
     Column("timings", JSON, nullable=False),
 )
 _RESOLVED = TypeAdapter(Resolved)
+_IDS_AT_ONCE = 500
+"""Databases bound the parameters of a statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """What decides how long a job's files stay. Times in microseconds since 1970."""
+
+    id: str
+    status: JobStatus
+    completed_us: int | None
+    expires_us: int | None
+
+    def keeps_files(self, now_us: int) -> bool:
+        """Whether its finished files may be there, or those that it is making."""
+        if self.status is JobStatus.COMPLETED:
+            return self.expires_us is None or self.expires_us > now_us
+        return not self.status.final
 
 
 class Store:
@@ -150,6 +170,46 @@ class Store:
             ending.written()
         return job
 
+    async def lifetimes(self, job_ids: Sequence[str]) -> list[Lifetime]:
+        """How long the files of these jobs stay; ids of no job are left out."""
+        columns = [_JOBS.c[name] for name in Lifetime.__dataclass_fields__]
+        found: list[Lifetime] = []
+        async with self._database.reading() as connection:
+            for first in range(0, len(job_ids), _IDS_AT_ONCE):
+                some = _JOBS.c.id.in_(job_ids[first : first + _IDS_AT_ONCE])
+                rows = (await connection.execute(select(*columns).where(some))).mappings()
+                found += [Lifetime(**{**row, "status": JobStatus(row["status"])}) for row in rows]
+        return found
+
+    @uninterrupted
+    async def expire(self, job_id: str, now_us: int) -> None:
+        """Let the files of a job, if there is one, go now at the latest."""
+        later = or_(_JOBS.c.expires_us.is_(None), _JOBS.c.expires_us > now_us)
+        async with self._database.writing() as connection:
+            await connection.execute(
+                update(_JOBS).where(_JOBS.c.id == job_id, later).values(expires_us=now_us)
+            )
+
+    @uninterrupted
+    async def forget(self, ended_us: int, now_us: int, limit: int) -> list[str]:
+        """Forget up to `limit` jobs that ended by `ended_us` and have no files any more; return their ids."""
+        some = (
+            select(_JOBS.c.id)
+            .where(_JOBS.c.created_us <= ended_us, _JOBS.c.completed_us <= ended_us, _fileless(now_us))
+            .order_by(_JOBS.c.created_us)
+            .limit(limit)
+        )
+        async with self._database.writing() as connection:
+            gone = await connection.execute(delete(_JOBS).where(_JOBS.c.id.in_(some)).returning(_JOBS.c.id))
+            return list(gone.scalars())
+
+    async def first_end_us(self, now_us: int) -> int | None:
+        """When the job ended that is to be forgotten first, of those that have no files any more."""
+        query = select(_JOBS.c.completed_us).where(_JOBS.c.completed_us.is_not(None), _fileless(now_us))
+        async with self._database.reading() as connection:
+            first = await connection.execute(query.order_by(_JOBS.c.created_us).limit(1))
+            return cast(int | None, first.scalar())
+
     @uninterrupted
     async def delete(self, job_id: str) -> None:
         """Forget a job.
@@ -161,6 +221,10 @@ class Store:
             result = await connection.execute(delete(_JOBS).where(_JOBS.c.id == job_id))
         if cast(CursorResult[Any], result).rowcount == 0:
             raise _unknown(job_id)
+
+
+def _fileless(now_us: int) -> ColumnElement[bool]:
+    return or_(_JOBS.c.status == JobStatus.FAILED, _JOBS.c.expires_us <= now_us)
 
 
 def _unknown(job_id: str) -> NotFound:

@@ -33,6 +33,7 @@ def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:
         completed_at=job.completed_us // 1_000_000
         if job.completed_us is not None and job.status is JobStatus.COMPLETED
         else None,
+        expires_at=None if job.expires_us is None else job.expires_us // 1_000_000,
         status=job.status.value,
         progress=live.progress.percent if live is not None and running else job.progress,
         model=params.model,

@@ -16,6 +16,7 @@ from server.errors import (
     NotFound,
     PreviewFailed,
     RangeNotSatisfiable,
+    VideoExpired,
     VideoFailed,
     VideoNotReady,
 )
@@ -26,7 +27,16 @@ from server.services import Services, ServicesDep
 
 router = APIRouter(tags=["videos"])
 
-REFUSALS = (BadField, NotFound, VideoNotReady, VideoFailed, FileMissing, RangeNotSatisfiable, PreviewFailed)
+REFUSALS = (
+    BadField,
+    NotFound,
+    VideoNotReady,
+    VideoFailed,
+    VideoExpired,
+    FileMissing,
+    RangeNotSatisfiable,
+    PreviewFailed,
+)
 
 
 @router.head("/v1/videos/{video_id}/content", include_in_schema=False)

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from server.answers import Video
 from server.auth.middleware import owner_of
-from server.errors import IllegalMove, NotFound, NotSupported
+from server.errors import IllegalMove, NotFound, NotSupported, VideoExpired
 from server.intake import remix
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body
 from server.remix import check_source
@@ -18,7 +18,7 @@ from server.services import Services, ServicesDep
 
 router = APIRouter(tags=["videos"])
 
-_REFUSED = error_answers(*REFUSED_AT_THE_DOOR, NotFound, IllegalMove)
+_REFUSED = error_answers(*REFUSED_AT_THE_DOOR, NotFound, VideoExpired, IllegalMove)
 _MISSING = error_answers(NotSupported)
 
 
