@@ -103,7 +103,7 @@ class JobFolders:
             removed = folder
         shutil.rmtree(removed, ignore_errors=True)
         if removed.exists():
-            logger.error("files of job %s could not be deleted", job_id)
+            logger.error("files could not be deleted", extra={"job_id": job_id})
         with self._lock:
             if not folder.exists():
                 self._bytes.pop(job_id, None)

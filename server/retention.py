@@ -111,7 +111,7 @@ class Keeper:
         swept += await asyncio.to_thread(self._uploads.sweep, of_uploads)
         if swept:
             self._metrics.removed.labels("start").inc(swept)
-            logger.warning("removed %d folders that no job has or keeps any more", swept)
+            logger.warning("removed folders that no job has or keeps any more", extra={"count": swept})
         self._kept = {life.id: life for life in lives if life.status is JobStatus.COMPLETED}
 
     async def start(self) -> None:
@@ -130,7 +130,7 @@ class Keeper:
             try:
                 pause = await self.round()
             except Exception:
-                logger.exception("what is overdue could not be removed; next try in %.0f s", TROUBLE_PAUSE_S)
+                logger.exception("a round of removals failed", extra={"seconds": TROUBLE_PAUSE_S})
                 pause = TROUBLE_PAUSE_S
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -152,8 +152,9 @@ class Keeper:
             try:
                 await asyncio.to_thread(self._artifacts.settle, job_id)
                 await asyncio.to_thread(self._uploads.measure, job_id)
-            except OSError:
-                logger.exception("files of job %s cannot be read", job_id)
+            except OSError as error:
+                told = {"job_id": job_id, "error": type(error).__name__}
+                logger.error("files cannot be counted", extra=told)
             else:
                 self._kept[job_id] = self._ended.noted.pop(job_id)
 
@@ -197,7 +198,7 @@ class Keeper:
 
     def _removed(self, job_id: str, reason: str) -> None:
         self._metrics.removed.labels(reason).inc()
-        logger.info("job %s: its files were removed because of their %s", job_id, reason)
+        logger.info("files removed", extra={"job_id": job_id, "reason": reason})
 
     def _holds(self, life: Lifetime) -> bool:
         return self._artifacts.holds(life.id) or self._uploads.holds(life.id)
