@@ -63,7 +63,7 @@ class Dispatcher:
         self.draining = True
         await self._stop_handing_out()
         running = [live.ended.wait() for live in self._live.values() if live.job.id not in self._queue]
-        logger.info("draining: %d jobs run, %d wait", len(running), len(self._queue))
+        logger.info("draining", extra={"running": len(running), "queued": len(self._queue)})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*running)
@@ -139,6 +139,11 @@ class Dispatcher:
         """How many jobs wait."""
         return len(self._queue)
 
+    @property
+    def running(self) -> int:
+        """How many jobs have been handed out and are not finished."""
+        return len(self._live) - len(self._queue)
+
     async def cancel(self, job_id: str, error: JobError = CANCELLED) -> Job:
         """Stop a job, which fails with `error`; returns when it has stopped.
 
@@ -180,7 +185,7 @@ class Dispatcher:
         try:
             await self.cancel(job_id)
         except IllegalMove:
-            logger.debug("job %s had ended before its deletion", job_id)
+            logger.debug("job had ended before its deletion", extra={"job_id": job_id})
         await self._ledger.delete(job_id)
 
     async def _resume(self, job: Job) -> None:
@@ -235,7 +240,7 @@ class Dispatcher:
             if await self._follow(live, slot):
                 await self._again(live)
         except Exception:  # a job must end, whatever went wrong with it
-            logger.exception("job %s failed in the server", live.job.id)
+            logger.exception("job failed in the server", extra={"job_id": live.job.id})
             await self._fail(live, JobError("internal_error", "an error of the server ended the job"))
         finally:
             slot.release()
@@ -262,11 +267,13 @@ class Dispatcher:
     async def _note(self, live: LiveJob, event: JobEvent) -> None:
         match event:
             case Started():
-                await self._ledger.begin(live)
+                await self._ledger.begin(live, event)
                 self._set_deadline(live)
             case Progress():
                 live.progress.note(event)
             case Fragment(_, data):
+                if not live.sent:
+                    self._ledger.journal.streaming(live.job)
                 live.send(data)
             case Failed() if live.cancelled is not None:
                 await self._fail(live, live.cancelled)
@@ -278,9 +285,10 @@ class Dispatcher:
 
     async def _again(self, live: LiveJob) -> None:
         """Run a job once more, before the others of its owner."""
-        logger.warning("job %s is run again", live.job.id)
         if live.job.status is JobStatus.IN_PROGRESS:
             await self._ledger.put_back(live, counts=True)
+        else:
+            self._ledger.journal.queued_again(live.job)
         if live.cancelled is not None:
             await self._fail(live, live.cancelled)
             return

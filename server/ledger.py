@@ -8,9 +8,10 @@ import time
 
 from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
-from server.engine.base import Finished
+from server.engine.base import Finished, Started
 from server.errors import IllegalMove, NotFound
 from server.jobs import Job, JobError, JobStatus, StoredFile
+from server.journal import Journal
 from server.live import LiveJob
 from server.metrics import Metrics
 from server.pace import Pace
@@ -29,7 +30,7 @@ class Ledger:
         self.artifacts = artifacts
         self.pace = Pace(slots)
         self._uploads = uploads
-        self._metrics = metrics
+        self.journal = Journal(metrics)
 
     async def unfinished(self) -> list[Job]:
         """What an earlier server left, in the order of creation, each with an empty folder."""
@@ -45,13 +46,14 @@ class Ledger:
         """Write a new job down, and what belongs to it, or nothing."""
         await asyncio.to_thread(self.artifacts.create, job.id)
         await self.store.add(job, beside)
-        self._metrics.created.inc()
+        self.journal.queued(job)
 
-    async def begin(self, live: LiveJob) -> None:
+    async def begin(self, live: LiveJob, event: Started) -> None:
         """A worker has begun the job."""
         live.job = await self.store.move(
             live.job.id, JobStatus.IN_PROGRESS, started_us=_now_us(), attempts=live.job.attempts + 1
         )
+        self.journal.started(live.job, event.idle_s)
 
     async def put_back(self, live: LiveJob, *, counts: bool) -> None:
         """Queue a running job again. Unless it `counts`, it is as if it had not been begun."""
@@ -59,6 +61,7 @@ class Ledger:
         live.job = await self.store.move(live.job.id, JobStatus.QUEUED, started_us=None, attempts=attempts)
         await asyncio.to_thread(self._empty_folder, live.job.id)
         live.restart()
+        self.journal.queued_again(live.job)
 
     async def complete(self, live: LiveJob, event: Finished) -> None:
         """Its files are whole."""
@@ -78,8 +81,7 @@ class Ledger:
             timings=timings,
             progress=100,
         )
-        self._metrics.ended.labels("completed").inc()
-        self._metrics.generation.observe(event.timings["generation"])
+        self.journal.completed(live.job)
         self.pace.note(event.timings["generation"])
 
     async def fail(self, live: LiveJob, error: JobError) -> None:
@@ -93,10 +95,9 @@ class Ledger:
                 progress=live.progress.percent,
             )
             await asyncio.to_thread(self.remove_files, live.job.id)
-            self._metrics.ended.labels(error.code).inc()
-            logger.info("job %s failed: %s", live.job.id, error.code)
+            self.journal.failed(live.job)
         except (IllegalMove, NotFound):
-            logger.exception("job %s had no state to fail from", live.job.id)
+            logger.exception("job had no state to fail from", extra={"job_id": live.job.id})
 
     async def delete(self, job_id: str) -> None:
         """Forget a job and its files.
@@ -106,6 +107,7 @@ class Ledger:
         """
         await self.store.delete(job_id)
         await asyncio.to_thread(self.remove_files, job_id)
+        self.journal.deleted(job_id)
 
     def remove_files(self, job_id: str) -> None:
         """Delete what the disk holds of a job."""

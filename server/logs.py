@@ -51,6 +51,8 @@ class Fields(TypedDict, total=False):
     status: int
     seconds: float
     count: int
+    queued: int
+    running: int
     bytes: int
     attempt: int
     host: str

@@ -2,37 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from platform import python_version
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from server.engine.base import JobErrorCode
+
 HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
-GENERATION_BUCKETS = (0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560)
+JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120)
+"""From the tiny models on a CPU to the largest request of a day."""
+IDLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+SHARE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2)
+OUTCOMES = ("completed", *get_args(JobErrorCode))
+STAGES = ("prepare", "denoise", "decode", "encode")
 
 
 class Metrics:
-    """The service's counters."""
+    """The service's own. No label has a value that a client can make up: no id, no path, no prompt.
 
-    def __init__(self) -> None:
+    `models` are the ids of the models that are served: their counters are there from the start, at 0, so that
+    the first event is seen as an increase.
+    """
+
+    def __init__(self, models: Iterable[str] = ()) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         build = Gauge("reelserve_build_info", "Always 1", ["version", "python"], registry=self.registry)
         build.labels(version("reelserve"), python_version()).set(1)
-        self.created = Counter("reelserve_jobs_created", "Jobs taken into the queue", registry=self.registry)
+        self._jobs()
+        self._times()
+        self._http()
+        self._rest()
+        for model in models:
+            self._begin(model)
+
+    def _jobs(self) -> None:
+        self.created = Counter(
+            "reelserve_jobs_created", "Jobs taken into the queue", ["model"], registry=self.registry
+        )
         self.ended = Counter(
             "reelserve_jobs_ended",
             "Jobs that ended, by outcome: completed, or the job's error code",
-            ["outcome"],
+            ["model", "outcome"],
             registry=self.registry,
         )
-        self.generation = Histogram(
-            "reelserve_generation_seconds",
-            "From the start of a job on its device to its last chunk",
-            buckets=GENERATION_BUCKETS,
+        self.again = Counter(
+            "reelserve_jobs_queued_again",
+            "Jobs that had begun and wait again: their server ended, or another job's crash was theirs too",
+            ["model"],
             registry=self.registry,
         )
+        self.deleted = Counter("reelserve_jobs_deleted", "Jobs that clients deleted", registry=self.registry)
+        self.depth = Gauge(
+            "reelserve_queue_depth", "Jobs that are queued or in_progress", ["state"], registry=self.registry
+        )
+        self.stored = Counter(
+            "reelserve_stored_bytes", "Bytes of finished videos", ["model", "format"], registry=self.registry
+        )
+
+    def _times(self) -> None:
+        self.wait = self._histogram("queue_wait", "From the creation of a job to its first start")
+        self.generation = self._histogram(
+            "generation", "From the start of a completed job on its device to its last chunk"
+        )
+        self.total = self._histogram("job", "From the creation of a completed job to its whole file")
+        self.first_piece = self._histogram(
+            "first_fragment", "From the creation of a streamed job to its first fragment"
+        )
+        self.stage = Histogram(
+            "reelserve_stage_seconds",
+            "Parts of a completed job: prepare (prompt and pictures), denoise, decode, and encode: what "
+            "encoding added to these, its waits and its tail",
+            ["model", "stage"],
+            buckets=JOB_BUCKETS,
+            registry=self.registry,
+        )
+        self.encode_share = Histogram(
+            "reelserve_encode_added_ratio",
+            "What encoding added, as a share of the generation that it overlaps with",
+            ["model"],
+            buckets=SHARE_BUCKETS,
+            registry=self.registry,
+        )
+        self.idle = Histogram(
+            "reelserve_device_idle_seconds",
+            "How long a device idled while the job that it took next was queued",
+            buckets=IDLE_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _histogram(self, name: str, text: str) -> Histogram:
+        return Histogram(
+            f"reelserve_{name}_seconds", text, ["model"], buckets=JOB_BUCKETS, registry=self.registry
+        )
+
+    def _http(self) -> None:
         self.http_seconds = Histogram(
             "reelserve_http_request_seconds",
             "From the head of a request to the last byte of its answer",
@@ -61,6 +128,8 @@ class Metrics:
         self.refusals = Counter(
             "reelserve_refusals", "Answers with an error", ["status", "code"], registry=self.registry
         )
+
+    def _rest(self) -> None:
         self.removed = Counter(
             "reelserve_files_removed",
             "Jobs whose files were removed: for their age, for the size of all, or as leftovers at a start",
@@ -70,22 +139,34 @@ class Metrics:
         self.forgotten = Counter(
             "reelserve_jobs_forgotten", "Records of ended jobs that were removed", registry=self.registry
         )
+        self.held = Gauge("reelserve_held_bytes", "Bytes of ended jobs", ["kind"], registry=self.registry)
         self.webhooks = Counter(
             "reelserve_webhook_attempts",
             "Attempts to deliver an event: delivered, failed (and tried again), or expired (given up)",
             ["outcome"],
             registry=self.registry,
         )
+        self.ready = Gauge("reelserve_ready", "1 while a worker can take work", registry=self.registry)
+
+    def _begin(self, model: str) -> None:
+        for counter in (self.created, self.again):
+            counter.labels(model)
+        for outcome in OUTCOMES:
+            self.ended.labels(model, outcome)
+        for histogram in (self.wait, self.generation, self.total, self.encode_share):
+            histogram.labels(model)
+        for stage in STAGES:
+            self.stage.labels(model, stage)
+
+    def watch(
+        self, queued: Callable[[], float], running: Callable[[], float], ready: Callable[[], float]
+    ) -> None:
+        """Read the queue and the engine's readiness whenever the metrics are asked for."""
+        self.depth.labels("queued").set_function(queued)
+        self.depth.labels("in_progress").set_function(running)
+        self.ready.set_function(ready)
 
     def watch_disk(self, held: Mapping[str, Callable[[], float]]) -> None:
         """Read the bytes of each kind of file whenever the metrics are asked for."""
-        gauge = Gauge("reelserve_held_bytes", "Bytes of ended jobs", ["kind"], registry=self.registry)
         for kind, read in held.items():
-            gauge.labels(kind).set_function(read)
-
-    def watch(self, depth: Callable[[], float], ready: Callable[[], float]) -> None:
-        """Read the queue's depth and the engine's readiness whenever the metrics are asked for."""
-        gauge = Gauge("reelserve_queue_depth", "Jobs that wait", registry=self.registry)
-        gauge.set_function(depth)
-        gauge = Gauge("reelserve_ready", "1 while a worker can take work", registry=self.registry)
-        gauge.set_function(ready)
+            self.held.labels(kind).set_function(read)

@@ -65,7 +65,7 @@ class Services:
 
 def make_services(settings: Settings, engine: Engine) -> Services:
     """Build the parts; nothing is opened or started yet."""
-    database, metrics = Database(settings.store_url), Metrics()
+    database, metrics = Database(settings.store_url), Metrics(model.id for model in settings.models)
     outbox, ended = Outbox(database, settings.webhooks), EndedJobs()
     store, keys = Store(database, endings=(outbox, ended)), IdempotencyKeys(database)
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
@@ -86,7 +86,9 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         metrics=metrics,
     )
     metrics.watch_disk({"artifacts": lambda: artifacts.held_bytes, "uploads": lambda: uploads.held_bytes})
-    metrics.watch(depth=lambda: dispatcher.depth, ready=lambda: engine.ready)
+    metrics.watch(
+        queued=lambda: dispatcher.depth, running=lambda: dispatcher.running, ready=lambda: engine.ready
+    )
     return Services(
         settings=settings,
         api_keys=ApiKeys(settings.auth.keys),

@@ -216,7 +216,9 @@ def test_metrics_count_the_jobs(client: httpx.Client) -> None:
         lines = client.get("/metrics").text.splitlines()
         return next((float(line.split()[-1]) for line in lines if line.startswith(name)), 0.0)
 
-    names = ("reelserve_jobs_created_total", 'reelserve_jobs_ended_total{outcome="completed"}')
+    model = 'model="tiny-wan-t2v"'
+    ended = f'reelserve_jobs_ended_total{{{model},outcome="completed"}}'
+    names = (f"reelserve_jobs_created_total{{{model}}}", ended)
     before = [value(name) for name in names]
     make(client)
     assert [value(name) for name in names] == [count + 1 for count in before]

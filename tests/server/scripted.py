@@ -88,6 +88,8 @@ class ScriptedEngine:
         self.cancelled: list[str] = []
         self.deaf = False
         """Whether a cancel is heard and not followed."""
+        self.idle_s: float | None = None
+        """What is told of the device's idling when a task begins."""
         self._events: dict[str, asyncio.Queue[JobEvent]] = {}
 
     async def start(self) -> None: ...
@@ -102,7 +104,7 @@ class ScriptedEngine:
         self.tasks[task.job_id] = task
         self.begun.append(task.job_id)
         events = self._events[task.job_id] = asyncio.Queue()
-        yield Started(task.job_id)
+        yield Started(task.job_id, self.idle_s)
         event: JobEvent | None = None
         while not isinstance(event, Finished | Failed):
             event = await events.get()
