@@ -65,6 +65,7 @@ async def running(services: Services) -> AsyncIterator[None]:
         stack.push_async_callback(services.webhooks.stop)
         await services.webhooks.start()
         stack.push_async_callback(services.previews.close)
+        stack.push_async_callback(services.references.close)
         stack.push_async_callback(services.engine.stop)
         await services.engine.start()
         await services.keeper.sweep()

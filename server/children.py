@@ -50,15 +50,19 @@ class Children:
         return Ended(process.returncode, output)
 
 
+def environment() -> dict[str, str]:
+    """What a child learns of this process's environment: nothing that could be secret."""
+    return {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+
+
 async def _start(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Process:
-    kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, *arguments),
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,
         cwd="/",
-        env={**kept, **variables},
+        env={**environment(), **variables},
     )
 
 

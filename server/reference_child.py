@@ -1,18 +1,16 @@
-"""Decode one untrusted picture, in a process of its own that may be killed at any time.
+"""Decodes untrusted pictures, each in a fork of its own that may be killed at any time: see `server.forking`.
 
-    python reference_child.py MAX_PIXELS CPU_SECONDS TARGET < picture
-
-Writes TARGET, an upright 8-bit RGB PNG, and exits 0; or prints what is wrong with the picture and exits with
-`REFUSED`. Started by path and in isolated mode: it imports Pillow and nothing of the server.
+Run as a program. It imports Pillow and next to nothing of the server.
 """
 
 from __future__ import annotations
 
-import resource
-import sys
+import io
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
+from typing import IO, cast
 
 from PIL import (
     AvifImagePlugin,
@@ -26,8 +24,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-REFUSED = 65
-"""Exit status of a picture that cannot be used; any other but 0 is our own failure."""
+from server.forked import Refused, Source, Target, serve
 
 FORMATS = tuple(
     plugin.format
@@ -39,44 +36,31 @@ FORMATS = tuple(
         AvifImagePlugin.AvifImageFile,
     )
 )
-BASE_MEMORY = 512 * 2**20
-BYTES_PER_PIXEL = 24
-"""Pillow keeps four bytes a pixel, and up to six copies meet: decoded, upright, with alpha, background."""
-
 FULL_SCALE_16 = [round(level / 257) for level in range(65536)]
 """16-bit levels as 8-bit ones; Pillow would clip them."""
 
 
-class Refused(Exception):
-    """A picture that cannot be used; the message goes to the client."""
+Image.MAX_IMAGE_PIXELS = None  # our own bound replaces Pillow's, which warns before it refuses
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # each thread would take its arena out of our address space
 
 
-def main(max_pixels: int, cpu_seconds: int, target: str) -> int:
-    _bound(max_pixels, cpu_seconds)
-    try:
-        picture = read_picture(sys.stdin.buffer.read(), max_pixels)
-    except Refused as error:
-        return _refuse(str(error))
-    except MemoryError:
-        return _refuse("takes too much memory to decode")
-    except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-        return _refuse(f"is damaged: {str(error) or type(error).__name__}")
-    # Run lengths only: flat pictures, the cheap bombs, stay small, and photographs take half the time.
-    picture.save(target, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
-    return 0
-
-
-def read_picture(data: bytes, max_pixels: int) -> Image.Image:
-    """The first frame, upright, in RGB, transparent parts on black.
+def write_picture(source: Source, target: Target, arguments: Mapping[str, float]) -> None:
+    """Read a picture of at most `arguments["max_pixels"]`, write an upright 8-bit RGB PNG.
 
     Raises:
-        Refused: no picture of a known format, or of more than `max_pixels`.
+        Refused: no picture of a known format, or of more pixels.
+        WriteFailed: there is no room for it.
         Exception: whatever a decoder raises.
     """
-    Image.MAX_IMAGE_PIXELS = None  # our own bound replaces Pillow's, which warns before it refuses
-    AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # each thread would take its arena out of our address space
+    picture = read_picture(source, int(arguments["max_pixels"]))
+    # Run lengths only: flat pictures, the cheap bombs, stay small, and photographs take half the time.
+    picture.save(cast(IO[bytes], target), "PNG", compress_level=1, compress_type=zlib.Z_RLE)
+
+
+def read_picture(source: io.RawIOBase, max_pixels: int) -> Image.Image:
+    """The first frame, upright, in RGB, transparent parts on black."""
     try:
-        picture = Image.open(BytesIO(data), formats=FORMATS)
+        picture = Image.open(io.BufferedReader(source), formats=FORMATS)
     except UnidentifiedImageError:
         raise Refused(f"is not a picture; it must be one of {', '.join(FORMATS)}") from None
     width, height = picture.size
@@ -93,6 +77,8 @@ def to_rgb(picture: Image.Image) -> Image.Image:
         picture = _from_16_bit(picture)
     if picture.has_transparency_data:
         picture = _on_black(picture.convert("RGBA"))
+    if picture.mode not in ("L", "RGB", "CMYK"):  # no profile is made for a palette
+        picture = picture.convert("RGB")
     rgb = (profile and _by_profile(picture, profile)) or picture.convert("RGB")
     rgb.info = {}  # or the PNG would repeat a profile that no longer holds
     return rgb
@@ -129,18 +115,5 @@ def _by_profile(picture: Image.Image, profile: bytes) -> Image.Image | None:
     return None
 
 
-def _bound(max_pixels: int, cpu_seconds: int) -> None:
-    memory = BASE_MEMORY + BYTES_PER_PIXEL * max_pixels
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
-
-
-def _refuse(why: str) -> int:
-    print(why)  # noqa: T201 - standard output is the answer
-    return REFUSED
-
-
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    serve(write_picture)

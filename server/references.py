@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from math import ceil
 from pathlib import Path
 
 from anyio import to_thread
 
-from server.children import Children
+from server.children import Ended
 from server.data_uris import BadDataUri, is_data_uri, read_data_uri
 from server.echo import clean, shown
 from server.errors import BadField, FieldTooLarge, InvalidImage
+from server.forked import REFUSED, WRITE_FAILED, Order
+from server.forking import ForkServer
 from server.schemas import ImageReference, Reference
 from server.settings import ImageSettings
 from server.spool import Spool, Upload
 
 CHILDREN = 2
 """Pictures decoded side by side; each may take gigabytes at the pixel limit."""
-EXIT_REFUSED = 65
-"""What the child exits with when the picture is at fault."""
+BASE_MEMORY = 512 * 2**20
+BASE_OUTPUT = 2**20
+BYTES_PER_PIXEL = 24
+"""Pillow keeps four bytes a pixel, and up to six copies meet: decoded, upright, with alpha, background."""
 
-_CHILD = Path(__file__).with_name("reference_child.py")
 _WAYS = "send the picture as a file or as a data: URI"
 
 
@@ -31,7 +35,7 @@ class References:
         """`folder` is where spools go."""
         self._settings = settings
         self._folder = folder
-        self._children = Children(CHILDREN)
+        self._pictures = ForkServer("server.reference_child", CHILDREN)
 
     async def store_image(self, reference: Reference, field: str, target: Path) -> None:
         """Write the picture to `target`, an upright 8-bit RGB PNG, whole or not at all.
@@ -54,20 +58,49 @@ class References:
             finally:
                 part.unlink(missing_ok=True)
 
+    async def close(self) -> None:
+        """End the process that decodes."""
+        await self._pictures.close()
+
     async def _decode(self, upload: Upload, field: str, part: Path) -> None:
-        data = await to_thread.run_sync(upload.read)
-        seconds = self._settings.timeout_s
-        arguments = (str(_CHILD), str(self._settings.max_pixels), str(ceil(seconds)), str(part))
-        try:
-            ended = await self._children.run("-I", *arguments, timeout_s=seconds, data=data)
-        except TimeoutError:
-            raise InvalidImage(field, f"cannot be decoded within {seconds:g} s") from None
-        if ended.status == EXIT_REFUSED:
-            raise InvalidImage(field, clean(ended.output.decode(errors="replace").strip(), 200))
-        if ended.status < 0:
-            raise InvalidImage(field, "takes too much time or memory to decode, or is damaged")
-        if ended.status != 0:
-            raise OSError(f"the decoder of reference pictures ended with status {ended.status}")
+        source = await to_thread.run_sync(upload.spool.fileno)
+        with part.open("xb") as target:
+            try:
+                ended = await self._pictures.run(
+                    self._order(upload), source, target.fileno(), self._settings.timeout_s
+                )
+            except TimeoutError:
+                seconds = self._settings.timeout_s
+                raise InvalidImage(field, f"cannot be decoded within {seconds:g} s") from None
+        _check(ended, field)
+
+    def _order(self, upload: Upload) -> Order:
+        pixels = self._settings.max_pixels
+        return Order(
+            start=upload.start,
+            size=upload.size,
+            memory=BASE_MEMORY + BYTES_PER_PIXEL * pixels,
+            seconds=ceil(self._settings.timeout_s),
+            max_output=BASE_OUTPUT + 4 * pixels,
+            arguments={"max_pixels": pixels},
+        )
+
+
+def _check(ended: Ended, field: str) -> None:
+    """
+    Raises:
+        InvalidImage: the picture is at fault.
+        OSError: it is not.
+    """
+    words = ended.output.decode(errors="replace").strip()
+    if ended.status == REFUSED:
+        raise InvalidImage(field, clean(words, 200))
+    if ended.status < 0:
+        raise InvalidImage(field, "takes too much time or memory to decode, or is damaged")
+    if ended.status == WRITE_FAILED and words.isdigit():
+        raise OSError(int(words), os.strerror(int(words)))
+    if ended.status != 0:
+        raise OSError(f"the decoder of references ended with status {ended.status}")
 
 
 def _part_of(target: Path) -> Path:

@@ -72,7 +72,11 @@ async def store(given: Given, target: Path, settings: ImageSettings, field: str 
     """Have it stored by references of its own."""
     with Spool(SPOOLS) as spool:
         reference = spool.add(given) if isinstance(given, bytes) else given
-        await References(settings, SPOOLS).store_image(reference, field, target)
+        references = References(settings, SPOOLS)
+        try:
+            await references.store_image(reference, field, target)
+        finally:
+            await references.close()
 
 
 async def stored(given: Given, target: Path, **limits: float) -> Image.Image:
@@ -105,36 +109,3 @@ def pixel(picture: Image.Image, x: int, y: int) -> tuple[int, ...]:
     value = picture.getpixel((x, y))
     assert isinstance(value, tuple)
     return tuple(int(level) for level in value)
-
-
-def wide_gamut() -> bytes:
-    """A minimal ICC profile of Adobe RGB's primaries, with a gamma of 2.2."""
-
-    def s15(*values: float) -> bytes:
-        return struct.pack(f">{len(values)}i", *(round(value * 65536) for value in values))
-
-    def xyz(*values: float) -> bytes:
-        return b"XYZ \0\0\0\0" + s15(*values)
-
-    name = b"wide\0"
-    curve = b"curv\0\0\0\0" + struct.pack(">IHxx", 1, round(2.2 * 256))
-    tags = {
-        b"desc": b"desc\0\0\0\0" + struct.pack(">I", len(name)) + name + bytes(78),
-        b"wtpt": xyz(0.9642, 1.0, 0.8249),
-        b"rXYZ": xyz(0.60974, 0.31111, 0.01947),
-        b"gXYZ": xyz(0.20528, 0.62567, 0.06087),
-        b"bXYZ": xyz(0.14919, 0.06322, 0.74457),
-        b"rTRC": curve,
-        b"gTRC": curve,
-        b"bTRC": curve,
-    }
-    table, body, start = b"", b"", 128 + 4 + 12 * len(tags)
-    for tag, data in tags.items():
-        table += tag + struct.pack(">II", start + len(body), len(data))
-        body += data + bytes(-len(data) % 4)
-    size = start + len(body)
-    head = struct.pack(">I4sI4s4s4s", size, b"none", 0x02100000, b"mntr", b"RGB ", b"XYZ ")
-    head += (
-        struct.pack(">6H", 2026, 1, 1, 0, 0, 0) + b"acsp" + bytes(28) + s15(0.9642, 1.0, 0.8249) + bytes(48)
-    )
-    return head + struct.pack(">I", len(tags)) + table + body

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import struct
 import time
 import zlib
@@ -14,6 +15,7 @@ from tests.server.pictures import (
     BLACK,
     BLUE,
     RED,
+    UPRIGHT,
     chunk,
     encoded,
     levels,
@@ -24,9 +26,11 @@ from tests.server.pictures import (
     split,
     stored,
     turned,
-    wide_gamut,
     zeros,
 )
+from tests.server.profiles import CYAN, DARK, PAPER, dark_grey, inks, screen_colour, wide_gamut
+
+GREEN, WHITE = (0, 255, 0), (255, 255, 255)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,26 @@ async def test_photographs_are_turned_upright(kind: str, target: Path) -> None:
     assert picture.size == (32, 64)
     assert near(pixel(picture, 16, 8), RED, 60)
     assert near(pixel(picture, 16, 56), BLUE, 60)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "corners"),
+    [(1, "RGBW"), (2, "GRWB"), (3, "WBGR"), (4, "BWRG"), (5, "RBGW"), (6, "BRWG"), (7, "WGBR"), (8, "GWRB")],
+)
+async def test_every_way_to_hold_a_camera(orientation: int, corners: str, target: Path) -> None:
+    """Four corners (left to right, above and below) as the standard wants each of its eight orientations."""
+    stored_as = Image.new("RGB", (2, 2))
+    for place, colour in (((0, 0), RED), ((1, 0), GREEN), ((0, 1), BLUE), ((1, 1), WHITE)):
+        stored_as.putpixel(place, colour)
+    exif = Image.Exif()
+    exif[UPRIGHT] = orientation
+    large = stored_as.resize((64, 32), Image.Resampling.NEAREST)
+    picture = await stored(encoded(large, "PNG", exif=exif), target)
+    assert picture.size == ((64, 32) if orientation < 5 else (32, 64))
+    names: dict[tuple[int, ...], str] = {RED: "R", GREEN: "G", BLUE: "B", WHITE: "W"}
+    right, low = picture.width - 1, picture.height - 1
+    seen = [pixel(picture, x, y) for x, y in ((0, 0), (right, 0), (0, low), (right, low))]
+    assert "".join(names[colour] for colour in seen) == corners
 
 
 @pytest.mark.parametrize(
@@ -141,6 +165,30 @@ async def test_colours_are_converted_by_their_profile(target: Path) -> None:
     assert pixel(await stored(_with_profile(b"no profile at all"), target), 4, 4) == straight
 
 
+async def test_a_profile_holds_for_palettes_and_greys(target: Path) -> None:
+    """A palette's colours are its picture's; a grey level of a steep curve is darker on a screen."""
+    wide = _with_profile(wide_gamut())
+    with Image.open(io.BytesIO(wide)) as opened:
+        palette = encoded(opened.quantize(4), "PNG", icc_profile=wide_gamut())
+    converted = pixel(await stored(wide, target), 4, 4)
+    assert near(pixel(await stored(palette, target), 4, 4), converted, 2)
+    grey = encoded(Image.new("L", (8, 8), 128), "PNG", icc_profile=dark_grey())
+    level = round(255 * (1.055 * (128 / 255) ** (4 / 2.4) - 0.055))
+    assert near(pixel(await stored(grey, target), 4, 4), (level,) * 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("ink", "colour"), [((255, 0, 0, 0), CYAN), ((0, 0, 255, 0), DARK), ((0, 0, 0, 0), PAPER)]
+)
+async def test_print_colours_are_converted_by_their_profile(
+    ink: tuple[int, ...], colour: tuple[float, float, float], target: Path
+) -> None:
+    """CMYK as print shops send it, inverted as Adobe writes it: a real ink is not the screen's cyan."""
+    page = encoded(Image.new("CMYK", (8, 8), ink), "JPEG", quality=100, icc_profile=inks())
+    assert b"Adobe" in page
+    assert near(pixel(await stored(page, target), 4, 4), screen_colour(colour), 6)
+
+
 BAD: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is not a picture"),
     "text": (b"not an image", "PNG, JPEG, WEBP, GIF, AVIF"),
@@ -148,11 +196,22 @@ BAD: dict[str, tuple[bytes, str]] = {
     "svg": (b'<svg xmlns="http://www.w3.org/2000/svg"/>', "is not a picture"),
     "cut png": (encoded(split(), "PNG")[:60], "damaged"),
     "cut jpeg": (encoded(split(), "JPEG")[:500], "damaged"),
+    "cut webp": (encoded(split(), "WEBP", lossless=True)[:-9], "damaged"),
+    "cut avif": (encoded(split(), "AVIF")[:-9], "damaged"),
+    "cut gif": (encoded(split(640, 320), "GIF")[:1_000], "damaged"),
     "only a header": (b"\x89PNG\r\n\x1a\n", "is not a picture"),
     "broken deflate": (png((8, 8), 8, 2, b"garbage"), "damaged"),
     "no pixels": (png((0, 0), 8, 0, zlib.compress(b"")), "is not a picture"),
     "bmp": (encoded(split(), "BMP"), "is not a picture"),
     "tiff": (encoded(split(), "TIFF"), "is not a picture"),
+    "heic": (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100), "is not a picture"),
+    "icon": (encoded(split(), "ICO"), "is not a picture"),
+    "jpeg 2000": (encoded(split(), "JPEG2000"), "is not a picture"),
+    "ppm": (encoded(split(), "PPM"), "is not a picture"),
+    "pdf": (encoded(split(), "PDF"), "is not a picture"),
+    "postscript": (encoded(split(), "EPS"), "is not a picture"),
+    "photoshop": (b"8BPS\0\x01" + bytes(6) + struct.pack(">HIIHH", 3, 8, 8, 8, 3), "is not a picture"),
+    "a film": (b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41" + bytes(100), "is not a picture"),
     "profile bomb": (
         png((1, 1), 8, 0, zeros(1, 1), chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(50_000_000)))),
         "damaged",
