@@ -1,23 +1,28 @@
-"""The one database: an engine, the tables that other modules describe, and what SQLite needs to be told."""
+"""The one database, and the tables that other modules describe."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import MetaData, event
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy import MetaData
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from server.connections import WRITES, connect, parse_url, prepare_sqlite, shown_url, sqlite_file
 from server.jobs import Job
+from server.migrations import upgrade
+from server.start import StartError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 METADATA = MetaData()
-"""Every table. A module that has one describes it here, so that opening the database creates it."""
+"""Every table. A module that has one describes it here, and a revision in `server.migrations` makes it."""
 
 
 def uninterrupted(
@@ -54,18 +59,33 @@ class Ending(Beside, Protocol):
 
 
 class Database:
-    """Where jobs, and what belongs to them, outlive the server."""
+    """Where jobs, and what belongs to them, outlive the server: SQLite or PostgreSQL, by URL.
+
+    Raises:
+        StartError: the URL means neither.
+    """
 
     def __init__(self, url: str) -> None:
-        # An error that is logged must not show what was to be written: prompts.
-        self._engine: AsyncEngine = create_async_engine(url, hide_parameters=True)
-        if self._engine.dialect.name == "sqlite":
-            event.listen(self._engine.sync_engine, "connect", _configure_sqlite)
+        self._url = parse_url(url)
+        self._engine = connect(self._url)
+        self._writer = self._engine.execution_options(**{WRITES: True})
+        self._file = sqlite_file(self._url)
+        # Of SQLite's writers one goes at a time; those that queue here are served in order, and at once.
+        self._turn = None if self._file is None else asyncio.Lock()
 
     async def open(self) -> None:
-        """Create what it lacks."""
-        async with self._engine.begin() as connection:
-            await connection.run_sync(METADATA.create_all)
+        """Bring its tables up to date.
+
+        Raises:
+            StartError: it cannot be reached, read or written, or a newer version has changed it.
+        """
+        try:
+            if self._file is not None:
+                await asyncio.to_thread(prepare_sqlite, self._file)
+            async with self.writing() as connection:
+                await connection.run_sync(upgrade)
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            raise StartError(f"store.url: {shown_url(self._url)}: {_reason(error)}") from None
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -74,17 +94,18 @@ class Database:
         """A connection to read from."""
         return self._engine.connect()
 
-    def writing(self) -> AbstractAsyncContextManager[AsyncConnection]:
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
         """A transaction: committed at the end of the block, undone if that is left by an exception.
 
-        Use it in functions that are `uninterrupted`, and let its first statement write: SQLite refuses to
-        turn a reader into a writer while another one writes.
+        Use it in functions that are `uninterrupted`. In SQLite no other one writes meanwhile; in PostgreSQL
+        a row that was written is locked until the end, and what others committed meanwhile can be seen.
         """
-        return self._engine.begin()
+        async with self._turn or nullcontext(), self._writer.begin() as connection:
+            yield connection
 
 
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+def _reason(error: Exception) -> str:
+    """The driver's own words, without the statement."""
+    told = getattr(error, "orig", None) or error
+    return " ".join(str(told).split())

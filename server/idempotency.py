@@ -8,10 +8,22 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import BigInteger, Column, String, Table, and_, delete, insert, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Select,
+    String,
+    Table,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+    tuple_,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.datastructures import Headers
@@ -32,11 +44,13 @@ _KEY = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEY}}}")
 _KEYS = Table(
     "idempotency_keys",
     METADATA,
+    Column("owner", String(64), primary_key=True),
     Column("key", String(MAX_KEY), primary_key=True),
     Column("fingerprint", String(64), nullable=False),
     Column("job_id", String(64), nullable=False),
     Column("created_us", BigInteger, nullable=False, index=True),
 )
+_IDENTITY = tuple_(_KEYS.c.owner, _KEYS.c.key)
 
 
 class KeyTaken(Exception):
@@ -78,6 +92,8 @@ def _plain(value: object) -> str:
 class Claim:
     """A request's wish that its key shall mean the job that it makes. Written with that job."""
 
+    owner: str
+    """Who sent it: two clients may use the same key."""
     key: str
     fingerprint: str
     now_us: int
@@ -90,13 +106,24 @@ class Claim:
         Raises:
             KeyTaken: it means another job already.
         """
-        replaced = and_(_KEYS.c.key == self.key, _KEYS.c.job_id == self.instead_of)
-        await connection.execute(delete(_KEYS).where(or_(_KEYS.c.created_us <= self.oldest_us, replaced)))
-        row: dict[str, Any] = {"key": self.key, "fingerprint": self.fingerprint}
+        free = or_(_KEYS.c.created_us <= self.oldest_us, _KEYS.c.job_id == self.instead_of)
+        await connection.execute(delete(_KEYS).where(self.same, free))
+        await connection.execute(delete(_KEYS).where(_IDENTITY.in_(self._old())))
+        row = {"owner": self.owner, "key": self.key, "fingerprint": self.fingerprint}
         try:
             await connection.execute(insert(_KEYS).values(**row, job_id=job.id, created_us=self.now_us))
         except IntegrityError:
             raise KeyTaken from None
+
+    @property
+    def same(self) -> ColumnElement[bool]:
+        """The rows of this key, at most one."""
+        return and_(_KEYS.c.owner == self.owner, _KEYS.c.key == self.key)
+
+    def _old(self) -> Select[str, str]:
+        """The keys to forget, but for those that another request forgets now: nobody waits for anybody."""
+        old = select(_KEYS.c.owner, _KEYS.c.key).where(_KEYS.c.created_us <= self.oldest_us)
+        return old.with_for_update(skip_locked=True)
 
     @property
     def oldest_us(self) -> int:
@@ -111,9 +138,9 @@ class IdempotencyKeys:
         self._database = database
         self._now = now
 
-    def claim(self, key: str, operation: str, request: BaseModel) -> Claim:
-        """What to write down with the job of this request."""
-        return Claim(key, fingerprint(operation, request), self._now() // 1000)
+    def claim(self, key: str, operation: str, request: BaseModel, owner: str = "") -> Claim:
+        """What to write down with the job of this request of `owner`, as in `Job.owner`."""
+        return Claim(owner, key, fingerprint(operation, request), self._now() // 1000)
 
     @uninterrupted
     async def prune(self) -> None:
@@ -128,7 +155,7 @@ class IdempotencyKeys:
         Raises:
             IdempotencyKeyReused: it came with another request.
         """
-        query = select(_KEYS).where(_KEYS.c.key == claim.key, _KEYS.c.created_us > claim.oldest_us)
+        query = select(_KEYS).where(claim.same, _KEYS.c.created_us > claim.oldest_us)
         async with self._database.reading() as connection:
             row = (await connection.execute(query)).mappings().first()
         if row is None:

@@ -12,7 +12,9 @@ from types import MappingProxyType
 import pytest
 import torch
 
-pytest_plugins = ["tests.serving"]
+from tests import postgres
+
+pytest_plugins = ["tests.serving", "tests.databases"]
 
 CLIENTS = Path(".clients")
 """Where `make clients` puts the clients that get an environment of their own."""
@@ -25,7 +27,7 @@ def _on_path(*programs: str) -> bool:
 CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
         "gpu": torch.cuda.is_available,
-        "postgres": lambda: "TEST_POSTGRES_URL" in os.environ,
+        "postgres": postgres.available,
         "ray": lambda: importlib.util.find_spec("ray") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
         "curl": lambda: _on_path("curl"),

@@ -13,24 +13,23 @@ MARKED = "import pytest\n\n@pytest.mark.{marker}\ndef test_it() -> None:\n    pa
 
 
 def outcome(folder: Path, marker: str, ci: str) -> str:
-    """The closing line of pytest over one marked test, on a machine without GPU and services."""
+    """The closing line of pytest over one marked test, on a machine without GPU and programs."""
     shutil.copy(ROOT / "tests" / "conftest.py", folder)
     (folder / "test_marked.py").write_text(MARKED.format(marker=marker))
-    environment = os.environ | {"CI": ci, "CUDA_VISIBLE_DEVICES": ""}
-    environment.pop("TEST_POSTGRES_URL", None)
+    environment = os.environ | {"CI": ci, "CUDA_VISIBLE_DEVICES": "", "PATH": str(folder)}
     command = [sys.executable, "-m", "pytest", "-q", "-c", str(ROOT / "pyproject.toml"), str(folder)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return run.stdout.strip().splitlines()[-1]
 
 
 def test_is_skipped_on_a_developers_machine(tmp_path: Path) -> None:
-    """Nobody needs every service to run the tests."""
-    assert "1 skipped" in outcome(tmp_path, "postgres", ci="false")
+    """Nobody needs every program to run the tests."""
+    assert "1 skipped" in outcome(tmp_path, "curl", ci="false")
 
 
 def test_fails_in_ci(tmp_path: Path) -> None:
     """CI never turns green by leaving out what it lacks."""
-    assert "1 error" in outcome(tmp_path, "postgres", ci="true")
+    assert "1 error" in outcome(tmp_path, "curl", ci="true")
 
 
 def test_gpu_is_the_exception(tmp_path: Path) -> None:

@@ -267,8 +267,8 @@ class Clock:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = Database(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+async def database(database_url: str) -> AsyncIterator[Database]:
+    opened = Database(database_url)
     await opened.open()
     yield opened
     await opened.close()

@@ -17,8 +17,8 @@ from tests.server.scripted import new_job
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+async def store(database_url: str) -> AsyncIterator[Store]:
+    database = Database(database_url)
     await database.open()
     yield Store(database)
     await database.close()
@@ -37,11 +37,11 @@ async def test_a_job_comes_back_as_it_was_put_in(store: Store) -> None:
     assert back.resolved.params.boundary_ratio is None
 
 
-async def test_jobs_outlive_the_store(store: Store, tmp_path: Path) -> None:
-    """A second store on the same file finds what the first one wrote."""
+async def test_jobs_outlive_the_store(store: Store, database_url: str) -> None:
+    """A second store on the same database finds what the first one wrote."""
     job = new_job()
     await store.add(job)
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'jobs.sqlite3'}")
+    database = Database(database_url)
     await database.open()
     assert await Store(database).get(job.id) == job
     await database.close()

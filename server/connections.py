@@ -1,0 +1,123 @@
+"""From `store.url` to connections: which databases there are, and what each needs to be told."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from server.start import StartError
+
+DRIVERS: Mapping[str, str] = MappingProxyType({"sqlite": "aiosqlite", "postgresql": "psycopg"})
+"""Database → the driver that speaks to it."""
+
+SQLITE_POOL = {"pool_size": 4, "max_overflow": 0}
+"""Each connection is a thread: more of them only take the interpreter from each other."""
+
+POSTGRES_POOL = {
+    "pool_size": 8,
+    "max_overflow": 8,
+    "pool_timeout": 10,
+    "pool_recycle": 1800,
+    # A connection that did not outlive a restart of the database is replaced before it is used.
+    "pool_pre_ping": True,
+}
+POSTGRES_CONNECT = {"connect_timeout": 10, "application_name": "reelserve"}
+"""Parameters of libpq, where the URL does not say otherwise."""
+
+HIDDEN = {"hide_parameters": True}
+"""An error that is logged must not show what was to be written: prompts."""
+
+BUSY_S = 10
+"""How long a writer waits for one of another process."""
+
+WRITES = "reelserve_writes"
+"""Execution option of a connection whose transactions write."""
+
+
+def parse_url(text: str) -> URL:
+    """The URL of a database that can be used, with its driver.
+
+    Raises:
+        StartError: it is no URL, names another database, or a SQLite that is not a file.
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError:
+        raise StartError(
+            "store.url: is not a database URL, such as sqlite:////srv/jobs.sqlite3 "
+            "or postgresql://user:password@host/database"
+        ) from None
+    name, _, driver = url.drivername.partition("+")
+    name = "postgresql" if name == "postgres" else name
+    if driver not in ("", DRIVERS.get(name)):
+        raise _refusal(url, f"the driver {driver} is not used here; leave it out")
+    if name not in DRIVERS:
+        raise _refusal(url, f"{name} is not supported; allowed are {', '.join(DRIVERS)}")
+    if name == "sqlite" and url.database in (None, "", ":memory:"):
+        raise _refusal(url, "jobs in memory do not outlive the server; name a file")
+    if name == "sqlite" and url.query:
+        raise _refusal(url, f"the parameters {', '.join(url.query)} are not used here; name a file alone")
+    return url.set(drivername=f"{name}+{DRIVERS[name]}")
+
+
+def _refusal(url: URL, problem: str) -> StartError:
+    return StartError(f"store.url: {shown_url(url)}: {problem}")
+
+
+def shown_url(url: URL) -> str:
+    """The URL without what may be secret: its password and its parameters."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def sqlite_file(url: URL) -> Path | None:
+    """The file of a SQLite database."""
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def connect(url: URL) -> AsyncEngine:
+    """An engine for a URL of `parse_url`; it connects when it is first used."""
+    if url.get_backend_name() == "sqlite":
+        engine = create_async_engine(url, **SQLITE_POOL, **HIDDEN)
+        event.listen(engine.sync_engine, "connect", _configure_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+    given = {name: value for name, value in POSTGRES_CONNECT.items() if name not in url.query}
+    return create_async_engine(url, connect_args=given, **POSTGRES_POOL, **HIDDEN)
+
+
+def prepare_sqlite(file: Path) -> None:
+    """Make the file where there is none, and see that it can be written. Blocks.
+
+    Raises:
+        sqlite3.Error: it is no database, or the system refuses it.
+    """
+    # Without the asynchronous driver, which leaves a thread behind if it cannot open a file.
+    with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # the file remembers it
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # the driver would begin transactions by itself, and too late
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA synchronous=FULL")  # what was answered outlives a power failure, too
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A writer takes the write lock as it begins.
+
+    One that took it later, after it had read, would be refused at once if another had written meanwhile.
+    """
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
