@@ -199,7 +199,7 @@ def default(name: str, field: FieldInfo) -> str:
         return f"{value // MIB} MiB"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"`{', '.join(value)}`" if isinstance(value, tuple) else f"`{value}`"
+    return f"`{', '.join(map(str, value))}`" if isinstance(value, tuple) else f"`{value}`"
 
 
 def markdown(rows: Iterable[Row]) -> str:

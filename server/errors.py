@@ -7,6 +7,7 @@ ApiError
 │       ├── UnknownField
 │       ├── DuplicateField   sent twice, or beside another spelling of itself
 │       ├── InvalidImage     a reference picture that cannot be used
+│       ├── BadUrl           a URL that is not allowed, or without a file behind it
 │       └── FieldTooLarge    a text or a file with more bytes than the operator allows
 ├── Unauthorized             no API key, or one that is not known
 ├── NotFound                 no such video, file or variant
@@ -104,6 +105,10 @@ class DuplicateField(BadField):
 
 class InvalidImage(BadField):
     """A reference picture that cannot be decoded or is too large."""
+
+
+class BadUrl(BadField):
+    """A URL that is not allowed, or that no file can be fetched from."""
 
 
 class FieldTooLarge(BadField):
@@ -217,6 +222,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         UnknownField: ErrorRow(400, "invalid_request_error", "unknown_parameter"),
         DuplicateField: ErrorRow(400, "invalid_request_error", "duplicate_parameter"),
         InvalidImage: ErrorRow(400, "invalid_request_error", "invalid_image"),
+        BadUrl: ErrorRow(400, "invalid_request_error", "invalid_url"),
         FieldTooLarge: ErrorRow(413, "invalid_request_error", "field_too_large"),
         Unauthorized: ErrorRow(
             401, "invalid_request_error", "invalid_api_key", {"www-authenticate": 'Bearer realm="reelserve"'}

@@ -18,6 +18,7 @@ from server.errors import (
     ApiError,
     BadField,
     BadRequest,
+    BadUrl,
     BodyTooLarge,
     DuplicateField,
     FieldTooLarge,
@@ -38,7 +39,16 @@ from server.schemas import VideoGenerationRequest
 
 Responses = dict[int | str, dict[str, Any]]
 
-UNREADABLE = (BadRequest, BadField, MissingField, UnknownField, DuplicateField, InvalidImage, FieldTooLarge)
+UNREADABLE = (
+    BadRequest,
+    BadField,
+    MissingField,
+    UnknownField,
+    DuplicateField,
+    InvalidImage,
+    BadUrl,
+    FieldTooLarge,
+)
 REFUSED_AT_THE_DOOR = (
     *UNREADABLE,
     ModelNotFound,

@@ -14,8 +14,9 @@ from server.echo import clean, shown
 from server.errors import BadField, FieldTooLarge, InvalidImage
 from server.forked import REFUSED, WRITE_FAILED, Order
 from server.forking import ForkServer
+from server.remote import RemoteFiles, is_remote
 from server.schemas import ImageReference, Reference
-from server.settings import ImageSettings
+from server.settings import ImageSettings, UrlSettings
 from server.spool import Spool, Upload
 
 CHILDREN = 2
@@ -31,8 +32,9 @@ _WAYS = "send the picture as a file or as a data: URI"
 class References:
     """Stores the pictures that requests refer to. One instance a server, as it bounds the children."""
 
-    def __init__(self, settings: ImageSettings, folder: Path) -> None:
-        """`folder` is where spools go."""
+    def __init__(self, settings: ImageSettings, folder: Path, remote: RemoteFiles | None = None) -> None:
+        """`folder` is where spools go; without `remote`, URLs are not enabled."""
+        self._remote = remote or RemoteFiles(UrlSettings())
         self._settings = settings
         self._folder = folder
         self._pictures = ForkServer("server.reference_child", CHILDREN)
@@ -49,7 +51,7 @@ class References:
         """
         part = _part_of(target)
         with Spool(self._folder) as spool:
-            upload = await _upload(reference, field, spool)
+            upload = await self._upload(reference, field, spool)
             if upload.size > self._settings.max_bytes:
                 raise _too_large(field, self._settings.max_bytes)
             try:
@@ -61,6 +63,14 @@ class References:
     async def close(self) -> None:
         """End the process that decodes."""
         await self._pictures.close()
+
+    async def _upload(self, reference: Reference, field: str, spool: Spool) -> Upload:
+        """The encoded picture: the file itself, or what the reference names, which goes to the spool."""
+        if isinstance(reference, Upload):
+            return reference
+        if is_remote(reference.image_url):
+            return await self._remote.fetch(reference.image_url, field, spool)
+        return await to_thread.run_sync(_named, reference, field, spool)
 
     async def _decode(self, upload: Upload, field: str, part: Path) -> None:
         source = await to_thread.run_sync(upload.spool.fileno)
@@ -107,19 +117,9 @@ def _part_of(target: Path) -> Path:
     return target.absolute().with_name(f"{target.name}.part")
 
 
-async def _upload(reference: Reference, field: str, spool: Spool) -> Upload:
-    """The encoded picture: the file itself, or what the reference names, which goes to the spool."""
-    if isinstance(reference, Upload):
-        return reference
-    return await to_thread.run_sync(_named, reference, field, spool)
-
-
 def _named(reference: ImageReference, field: str, spool: Spool) -> Upload:
     if reference.image_url is None:
         raise BadField(field, f"file_id {shown(reference.file_id)} is not known here; {_WAYS}")
-    scheme = reference.image_url[:100].partition(":")[0].lower()
-    if scheme in ("http", "https"):
-        raise BadField(field, f"URLs are not enabled on this server; {_WAYS}")
     if not is_data_uri(reference.image_url):
         raise BadField(field, f"{shown(reference.image_url)} is not allowed; {_WAYS}")
     try:

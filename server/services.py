@@ -19,6 +19,7 @@ from server.metrics import Metrics
 from server.parsing import RequestReader
 from server.previews import Previews
 from server.references import References
+from server.remote import RemoteFiles
 from server.retention import EndedJobs, Keeper, Limits
 from server.settings import Settings
 from server.store import Store
@@ -101,7 +102,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         uploads=uploads,
         previews=Previews(artifacts, settings.artifacts.preview_timeout_s),
         reader=RequestReader(settings.server, settings.spool_dir),
-        references=References(settings.images, settings.spool_dir),
+        references=References(settings.images, settings.spool_dir, RemoteFiles(settings.urls)),
         metrics=metrics,
         dispatcher=dispatcher,
         keeper=keeper,

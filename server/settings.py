@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +34,9 @@ ENV_PREFIX = "REELSERVE_"
 ENV_DELIMITER = "__"
 SECRET = ("auth", "webhooks")
 """Sections whose values are never shown."""
+
+
+_HOST = re.compile(r"(\*\.)?[a-z0-9:][a-z0-9.:_-]*")
 
 
 class SettingsError(ValueError):
@@ -95,6 +99,29 @@ class ImageSettings(Section):
     max_bytes: int = Field(32 * MIB, ge=1024, description="largest reference image")
     max_pixels: int = Field(64_000_000, ge=1, description="most pixels of a reference image")
     timeout_s: float = Field(10, gt=0, description="how long the decoding of an image may take")
+
+
+class UrlSettings(Section):
+    """Reference files that requests name by http(s) URL."""
+
+    enabled: bool = Field(False, description="fetch reference files from http(s) URLs, at public addresses")
+    hosts: tuple[str, ...] = Field(
+        (), description="only from these hosts; `*.example.com` is every host below it; default: any"
+    )
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(
+        (80, 443), min_length=1, description="only from these ports"
+    )
+    max_bytes: int = Field(32 * MIB, ge=1024, description="largest file")
+    timeout_s: float = Field(15, gt=0, description="how long one may take, redirects included")
+    max_redirects: int = Field(3, ge=0, le=10, description="most redirects")
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if _HOST.fullmatch(host) is None:
+                raise ValueError(f"{host!r} must be a host's name in small ASCII letters, or *. and one")
+        return hosts
 
 
 class StoreSettings(Section):
@@ -232,6 +259,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     images: ImageSettings = ImageSettings()
+    urls: UrlSettings = UrlSettings()
     store: StoreSettings = StoreSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     queue: QueueSettings = QueueSettings()
