@@ -15,7 +15,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help install demo serve clients test check bench image lock clean
+.PHONY: help install demo serve clients test check bench soak image lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,9 @@ check: $(STAMP) ## linter, formatter, types, import rules, README tables
 
 bench: $(STAMP) ## decode and encode, timed on the tiny VAE; ARGS: --vae z16 --size 832x480 …
 	$(BIN)/python -m benchmarks.decode $(ARGS)
+
+soak: $(STAMP) ## 500 tiny jobs from 16 clients: nothing lost, nothing growing; ARGS: --jobs 40 …
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 image: ## build the GPU image
 	docker build --tag $(IMAGE) .

@@ -13,17 +13,14 @@ import argparse
 import base64
 import io
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
 
 import httpx
-import yaml
 from PIL import Image
 
-from benchmarks.architectures import write
+from benchmarks.running import dummy_config, running
 
 
 def main() -> None:
@@ -40,33 +37,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         started = time.monotonic()
-        server, url = start(options.model, Path(folder))
-        print(f"models built and ready after {time.monotonic() - started:.1f} s; {memory_mib()} MiB in use")
-        try:
+        with running(dummy_config(options.model, Path(folder)), Path(folder)) as server:
+            taken = time.monotonic() - started
+            print(f"models built and ready after {taken:.1f} s; {memory_mib()} MiB in use")
             for _ in range(options.repeat):
-                report(url, options)
-        finally:
-            server.terminate()
-            print(f"server ended with status {server.wait(60)}")
-
-
-def start(model: str, folder: Path) -> tuple[subprocess.Popen[str], str]:
-    """The server's process and address, once it is ready."""
-    config = yaml.safe_load(Path(f"configs/wan2.2-{model}.yaml").read_text())
-    architecture = folder / "architecture"
-    architecture.mkdir()
-    config["models"][0] |= {"path": str(write(model, architecture)), "load_format": "dummy"}
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "server.cli", "serve", "--config", str(path), "--port", "0"]
-    server = subprocess.Popen(
-        [*command, "--data-dir", str(folder / "data")], stdout=subprocess.PIPE, text=True
-    )
-    output: IO[str] | None = server.stdout
-    line = output.readline() if output is not None else ""
-    if not line.startswith("ready: "):
-        raise SystemExit("the server did not become ready")
-    return server, line.removeprefix("ready: ").strip()
+                report(server.url, options)
+        print("server ended with status 0")
 
 
 def report(url: str, options: argparse.Namespace) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.scrape import Scrape
 from server.engine.base import JobErrorCode
 from server.metrics import OUTCOMES, STAGES
 from tests.server.logged import writing
 from tests.server.running import Server, serving
-from tests.server.scraped import Scrape, scrape
+from tests.server.scraped import scrape
 
 TEXT = {"model": "text"}
 
