@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -173,8 +173,10 @@ class Pipeline(Protocol):
 
     info: ModelInfo
 
-    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
         """Make `params.num_outputs` videos, yielding chunks while later ones still decode.
+
+        A generator that is closed before its end lets go of the device.
 
         Raises:
             InvalidParams, OutOfMemory, BadOutput, Cancelled: see `pipelines.errors`.

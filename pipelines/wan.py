@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -83,7 +83,7 @@ class Wan:
         self.info = _info(pipe, config)
 
     @torch.inference_mode()
-    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
         """See `pipelines.base.Pipeline.generate`."""
         try:
             yield from self._generate(params, control)

@@ -176,8 +176,18 @@ class EngineSettings(Section):
     devices: tuple[str, ...] = Field(
         ("auto",), min_length=1, description="one worker each; `auto` is the first GPU, or else the CPU"
     )
-    restart_delay_s: float = Field(1, ge=0, description="pause before a dead worker is started again")
+    restart_delay_s: float = Field(
+        1, ge=0, description="pause before a dead worker is started again; doubled while it does no work"
+    )
+    max_restart_delay_s: float = Field(60, ge=0, description="the longest such pause")
     max_start_failures: int = Field(3, ge=1, description="failed starts in a row, then it stays down")
+    start_timeout_s: float = Field(1800, gt=0, description="how long a worker may take until it can work")
+    heartbeat_timeout_s: float = Field(
+        30, ge=3, description="a worker that gives no sign of life for so long is killed"
+    )
+    cancel_timeout_s: float = Field(
+        60, gt=0, description="a cancelled job that has not ended after so long is ended with its worker"
+    )
 
 
 class EncodingSettings(Section):

@@ -67,6 +67,9 @@ class Cancel:
 
 Command = Run | Cancel
 
+HEARTBEAT_S = 1.0
+"""Seconds between two signs of life of a worker."""
+
 # From the worker.
 
 
@@ -80,6 +83,18 @@ class StartFailed:
     """The worker ends: what it was told to serve cannot be served."""
 
     message: str
+    transient: bool = False
+    """Another start may well succeed: the device was full or failed, or nobody foresaw this error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The worker is alive: its interpreter runs. Sent every `HEARTBEAT_S`, also while models load."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLost:
+    """The device answers with errors only: the worker begins no further task, and ends after its tails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,7 @@ class Failed:
 
 
 JobEvent = Started | Progress | Fragment | DeviceFree | Finished | Failed
-WorkerEvent = Ready | StartFailed | JobEvent
+WorkerEvent = Ready | StartFailed | Heartbeat | DeviceLost | JobEvent
 
 
 class Engine(Protocol):
@@ -164,7 +179,7 @@ class Engine(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether at least one worker can take a task now."""
+        """Whether at least one worker serves: its models are loaded, and it answers."""
 
     async def wait_idle(self) -> None:
         """Return when a worker can begin a task at once."""
@@ -181,8 +196,12 @@ class Engine(Protocol):
     def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
         """Run a task on a free worker; the last event is `Finished` or `Failed`, whatever happens to it.
 
+        A task whose worker dies before it began is given to another one, once, and nobody is told.
         A generator that is closed before its end cancels the task.
         """
 
     async def cancel(self, job_id: str) -> None:
-        """Ask a task to stop, also one that no worker has begun; its last event says how it ended."""
+        """Ask a task to stop, also one that no worker has begun; its last event says how it ended.
+
+        One that does not stop in time is ended with its worker.
+        """

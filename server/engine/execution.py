@@ -7,46 +7,27 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import closing
 from itertools import groupby
-from types import MappingProxyType
 
 from encoding.base import Artifact, Sink
-from encoding.errors import EncodingError, StorageFailed
 from encoding.formats import open_sink
 from encoding.probe import try_spec
 from pipelines.base import Pipeline, Stage
-from pipelines.errors import BadOutput, Cancelled, InvalidParams, OutOfMemory
+from pipelines.errors import Cancelled
 from server.engine.base import (
     DeviceFree,
     EngineTask,
     Failed,
     Finished,
     Fragment,
-    JobErrorCode,
     JobEvent,
     Progress,
     Started,
 )
+from server.engine.failures import judge
 
 logger = logging.getLogger("reelserve.worker")
-
-ERROR_CODES: Mapping[type[Exception], JobErrorCode] = MappingProxyType(
-    {
-        Cancelled: "cancelled",
-        CancelledError: "cancelled",
-        InvalidParams: "invalid_reference",
-        OutOfMemory: "out_of_memory",
-        BadOutput: "internal_error",
-        StorageFailed: "storage_failed",
-        EncodingError: "encoding_failed",
-    }
-)
-"""What a client is told, looked up along the MRO; any other error is ours: `internal_error`."""
-
-PRIVATE: Mapping[JobErrorCode, str] = MappingProxyType(
-    {"storage_failed": "the server could not store the file", "cancelled": "the job was cancelled"}
-)
-"""Said instead of the error's own words, which may name paths of this machine."""
 
 
 class Control:
@@ -61,10 +42,14 @@ class Control:
 
     def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
         """See `pipelines.base.Control.progress`."""
-        if self._cancelled.is_set():
-            raise Cancelled("the job was cancelled")
+        self.check()
         self._clock(stage)
         self._report(stage, step, steps, step / steps if cost is None else cost)
+
+    def check(self) -> None:
+        """Raise `Cancelled` if the job is."""
+        if self._cancelled.is_set():
+            raise Cancelled("the job was cancelled")
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -83,15 +68,25 @@ class Control:
 class Execution:
     """Runs a task on a pipeline. `send` gets its events, the last one Finished or Failed, from any thread.
 
-    `ended` is called with the job's id just before the last event.
+    `ended` is called with the job's id just before the last event, and `lose_device` before it if an error
+    has made the device unusable; that answers whether another job had found out before.
     """
 
     def __init__(
-        self, task: EngineTask, send: Callable[[JobEvent], None], ended: Callable[[str], object]
+        self,
+        task: EngineTask,
+        send: Callable[[JobEvent], None],
+        ended: Callable[[str], object],
+        lose_device: Callable[[], bool],
     ) -> None:
         self.task = task
+        self.begun = False
+        self.free_at = 0.0
+        """When the device was free again, on the clock `time.monotonic`."""
+        self.failed = False
         self._send = send
         self._ended = ended
+        self._lose_device = lose_device
         self._sinks: list[Sink] = []
         self._unfinished = len(task.outputs)
         self._lock = threading.Lock()
@@ -104,35 +99,51 @@ class Execution:
         for sink in tuple(self._sinks):
             sink.abort()
 
-    def run(self, pipeline: Pipeline) -> None:
-        """Generate; returns when the last chunk has left the device. The sinks' results end the task."""
+    def run(self, pipeline: Pipeline, idle_s: float | None = None) -> None:
+        """Generate; returns when the last chunk has left the device. The sinks' results end the task.
+
+        `idle_s`: how long the device has been free, in seconds; None if this is its first task.
+        """
+        self.begun = True
         started = time.monotonic()
         try:
-            self._send(Started(self.task.job_id))
+            self._control.check()
+            self._send(Started(self.task.job_id, idle_s))
             self._generate(pipeline)
             self._generation = time.monotonic() - started
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this job and no other
             for sink in self._sinks:
                 sink.abort()
-            self._send(DeviceFree(self.task.job_id))
-            self._fail(error)
+            self._fail(error, on_device=True)
             return
-        self._send(DeviceFree(self.task.job_id))
+        self._free()
         for sink in self._sinks:
             sink.result.add_done_callback(self._output_done)
 
     def _generate(self, pipeline: Pipeline) -> None:
         for spec in self.task.outputs:
             try_spec(spec)
-        chunks = pipeline.generate(self.task.params, self._control)
-        for output, group in groupby(chunks, key=lambda chunk: chunk.output):
-            live = self._live if self.task.live and output == 0 else None
-            with open_sink(self.task.outputs[output], live) as sink:
-                self._sinks.append(sink)
-                for chunk in group:
-                    sink.write(chunk.frames)
-        if self._control.cancelled:  # between the last chunk and here
-            raise Cancelled("the job was cancelled")
+            self._control.check()
+        # Closed here, and not when it is collected: the device is said to be free after this.
+        with closing(pipeline.generate(self.task.params, self._control)) as chunks:
+            for output, group in groupby(chunks, key=lambda chunk: chunk.output):
+                self._check_outputs()
+                live = self._live if self.task.live and output == 0 else None
+                with open_sink(self.task.outputs[output], live) as sink:
+                    self._sinks.append(sink)
+                    for chunk in group:
+                        sink.write(chunk.frames)
+        self._control.check()  # a cancel between the last chunk and here
+
+    def _check_outputs(self) -> None:
+        """Raise what an earlier output failed with: the next one would be made for nothing."""
+        for sink in self._sinks:
+            if sink.result.done():
+                sink.result.result()
+
+    def _free(self) -> None:
+        self.free_at = time.monotonic()
+        self._send(DeviceFree(self.task.job_id))
 
     def _live(self, data: bytes) -> None:
         self._send(Fragment(self.task.job_id, data))
@@ -144,11 +155,12 @@ class Execution:
                 return
         try:
             artifacts = tuple(sink.result.result() for sink in self._sinks)
+            finished = Finished(self.task.job_id, artifacts, self._timings(artifacts))
         except (Exception, CancelledError) as error:  # noqa: BLE001 - as in `run`
-            self._fail(error)
+            self._fail(error, on_device=False)
             return
         self._ended(self.task.job_id)
-        self._send(Finished(self.task.job_id, artifacts, self._timings(artifacts)))
+        self._send(finished)
 
     def _timings(self, artifacts: tuple[Artifact, ...]) -> Mapping[str, float]:
         """Seconds; `encode` is what encoding added: the waits for it, and the last tail."""
@@ -162,15 +174,17 @@ class Execution:
             "encode": encode,
         }
 
-    def _fail(self, error: BaseException) -> None:
-        code = next((ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES), None)
+    def _fail(self, error: BaseException, *, on_device: bool) -> None:
+        self.failed = True
+        job_id, verdict = self.task.job_id, judge(error)
+        victim = verdict.device_lost and self._lose_device()
+        if on_device:
+            self._free()
+        code, message = verdict.code, verdict.message
         if self._control.cancelled:
-            code = "cancelled"
-        if code is None or code == "storage_failed":
-            logger.error("job %s failed", self.task.job_id, exc_info=error)
-        if code is None:
-            code, message = "internal_error", f"an error of the server ended the job ({type(error).__name__})"
-        else:
-            message = PRIVATE.get(code, str(error))
-        self._ended(self.task.job_id)
-        self._send(Failed(self.task.job_id, code, message))
+            code, message = "cancelled", "the job was cancelled"
+        elif not verdict.expected:
+            known = {"job_id": job_id, "error": type(error).__name__}
+            logger.error("job failed", exc_info=error, extra=known)
+        self._ended(job_id)
+        self._send(Failed(job_id, code, message, victim and code != "cancelled"))

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from pipelines.base import ModelConfig
 from server.engine.base import Capabilities, EngineTask, Failed, Finished, JobEvent, Ready, Setup
 from server.engine.local_worker import LocalWorker
+from server.engine.restarts import Life, Restarts
 from server.settings import EngineSettings
 
 logger = logging.getLogger("reelserve.engine")
@@ -20,7 +21,7 @@ class LocalEngine:
 
     def __init__(self, settings: EngineSettings, models: tuple[ModelConfig, ...]) -> None:
         self._settings = settings
-        self._workers = [LocalWorker(Setup(device, models)) for device in settings.devices]
+        self._workers = [LocalWorker(Setup(device, models), settings) for device in settings.devices]
         self._changed = asyncio.Condition()
         self._keepers: list[asyncio.Task[None]] = []
         self._capabilities: Capabilities | None = None
@@ -47,7 +48,7 @@ class LocalEngine:
     @property
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return any(worker.capabilities is not None for worker in self._workers)
+        return any(worker.ready for worker in self._workers)
 
     async def start(self) -> None:
         """See `Engine.start`."""
@@ -71,20 +72,19 @@ class LocalEngine:
 
     async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
         """See `Engine.run`."""
-        worker = await self._idle(task.job_id)
-        if worker is None:
-            yield Failed(task.job_id, "cancelled", "the job was cancelled")
-            return
-        events = worker.begin(task)
-        event: JobEvent | None = None
-        try:
-            while not isinstance(event, Finished | Failed):
-                event = await events.get()
-                yield event
-        finally:
-            if not isinstance(event, Finished | Failed):
-                worker.cancel(task.job_id)
-            worker.forget(task.job_id)
+        chances = 2
+        while chances > 0:
+            chances -= 1
+            worker = await self._idle(task.job_id)
+            if worker is None:
+                yield Failed(task.job_id, "cancelled", "the job was cancelled")
+                return
+            async with aclosing(_on(worker, task)) as events:
+                async for event in events:
+                    if chances > 0 and isinstance(event, Failed) and event.victim:
+                        break  # it had not begun, or there would be no chance left
+                    chances = 0
+                    yield event
 
     async def cancel(self, job_id: str) -> None:
         """See `Engine.cancel`."""
@@ -109,28 +109,49 @@ class LocalEngine:
         return any(worker.idle for worker in self._workers)
 
     async def _keep(self, worker: LocalWorker) -> None:
-        failures = 0
-        while failures < self._settings.max_start_failures and worker.start_failure is None:
-            was_ready = await self._follow(worker)
-            failures = 0 if was_ready else failures + 1
-            why = "" if was_ready else f" before it was ready: {worker.start_failure or 'it died'}"
-            logger.warning("a worker ended%s", why)
-            await asyncio.sleep(self._settings.restart_delay_s)
-        self._given_up.append(worker.start_failure or f"the worker died {failures} times while it started")
-        logger.error("a worker stays down: %s", self._given_up[-1])
+        restarts = Restarts(self._settings)
+        while True:
+            life = await self._follow(worker)
+            pause = restarts.pause(life)
+            if pause is None:
+                break
+            logger.info("worker is started again", extra={"device": worker.device, "seconds": pause})
+            await asyncio.sleep(pause)
+            await worker.gone()
+        self._given_up.append(restarts.verdict(life))
+        about = {"device": worker.device, "reason": self._given_up[-1]}
+        logger.error("worker stays down", extra=about)
         await self._notify()
 
-    async def _follow(self, worker: LocalWorker) -> bool:
-        """One life of the worker; whether it became ready."""
-        was_ready = False
-        async with aclosing(worker.live()) as events:
-            async for event in events:
-                if isinstance(event, Ready):
-                    was_ready, self._capabilities = True, event.capabilities
-                await self._notify()
+    async def _follow(self, worker: LocalWorker) -> Life:
+        """One life of the worker."""
+        try:
+            async with aclosing(worker.live()) as events:
+                async for event in events:
+                    if isinstance(event, Ready):
+                        self._capabilities = event.capabilities
+                    await self._notify()
+        except OSError as error:
+            logger.exception("worker process cannot be started", extra={"device": worker.device})
+            return Life(f"cannot be started: {error}", None)
         await self._notify()
-        return was_ready
+        assert worker.life is not None
+        return worker.life
 
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+async def _on(worker: LocalWorker, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
+    """Run a task on an idle worker."""
+    events = worker.begin(task)
+    event: JobEvent | None = None
+    try:
+        while not isinstance(event, Finished | Failed):
+            event = await events.get()
+            yield event
+    finally:
+        if not isinstance(event, Finished | Failed):
+            worker.cancel(task.job_id)
+        worker.forget(task.job_id)

@@ -11,7 +11,8 @@ import torch
 
 from pipelines.errors import OutOfMemory
 from pipelines.wan import Wan, load_wan
-from server.engine.worker import _capabilities, _device
+from server.engine.device import Device
+from server.engine.service import _capabilities
 from tests.pipelines.tiny_models import frames_of, params_for, picture, tiny_config
 
 pytestmark = pytest.mark.gpu
@@ -82,6 +83,6 @@ def test_out_of_memory_leaves_no_trace() -> None:
 def test_a_worker_names_its_card() -> None:
     """`auto` is the first GPU."""
     model: Wan = load_wan(tiny_config("t2v"), "cuda:0")
-    device = _device("auto")
-    assert device == "cuda:0"
+    device = Device("auto")
+    assert device.name == "cuda:0"
     assert torch.cuda.get_device_name(0) in _capabilities(device, {"t2v": model}).device

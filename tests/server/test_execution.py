@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +36,7 @@ class Clip:
         self._before = before
         self._value = value
 
-    def generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
         for output in range(params.num_outputs):
             control.progress("denoise", output, params.num_outputs)
             for frame in range(FRAMES):
@@ -58,7 +58,7 @@ class Run:
         self.ended = threading.Event()
         self.forgotten: list[str] = []
         self.task = EngineTask("job", params, outputs)
-        self.execution = Execution(self.task, self._send, self.forgotten.append)
+        self.execution = Execution(self.task, self._send, self.forgotten.append, lambda: False)
 
     def _send(self, event: JobEvent) -> None:
         self.events.append(event)

@@ -1,0 +1,175 @@
+"""What a worker process does: pipeline → chunks → sinks, one task after the other."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from encoding.probe import available_formats
+from pipelines.base import Pipeline
+from pipelines.errors import LoadFailed
+from pipelines.registry import load
+from server import logs
+from server.engine.base import (
+    HEARTBEAT_S,
+    Cancel,
+    Capabilities,
+    Command,
+    DeviceLost,
+    Heartbeat,
+    Ready,
+    Run,
+    Setup,
+    StartFailed,
+    WorkerEvent,
+)
+from server.engine.device import Device
+from server.engine.execution import Execution
+from server.engine.failures import judge
+
+logger = logging.getLogger("reelserve.worker")
+
+TIDY_AFTER_S = 0.5
+"""A device without a next task for so long is tidied; before that it would only hold up the next one."""
+TAIL_SECONDS = 30.0
+"""How long tails may take to be encoded once the device is lost."""
+
+
+class Service:
+    """Runs one task after another; commands are read beside them, so that a cancel is heard at once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+        self._waiting: queue.SimpleQueue[Execution | None] = queue.SimpleQueue()
+        """Tasks that have not begun; None wakes whoever waits for one."""
+        self._running: dict[str, Execution] = {}
+        self._lost = threading.Event()
+
+    def serve(self) -> None:
+        """Load the models, say so, and run tasks until the device is lost or the server is gone."""
+        setup = self._connection.recv()
+        assert isinstance(setup, Setup)
+        _start_thread("commands", self._read)
+        _start_thread("heartbeats", self._beat)
+        try:
+            device = Device(setup.device)
+            pipelines = {config.id: load(config, device.name) for config in setup.models}
+            capabilities = _capabilities(device, pipelines)
+        except Exception as error:  # noqa: BLE001 - the server is told, and decides
+            self.send(_refusal(error))
+            return
+        logs.adopt()  # the model libraries are imported now
+        gc.collect()
+        gc.freeze()  # the models stay: no later collection has to walk through them
+        self.send(Ready(capabilities))
+        self._work(device, pipelines)
+        self._retire()
+
+    def send(self, event: WorkerEvent) -> None:
+        """Pass an event on; callable from any thread."""
+        with self._sending:
+            try:
+                self._connection.send(event)
+            except OSError:  # the server is gone, and the work with it
+                os._exit(1)
+
+    def _work(self, device: Device, pipelines: dict[str, Pipeline]) -> None:
+        free_at: float | None = None
+        while (execution := self._next(device)) is not None:
+            idle_s = None if free_at is None else time.monotonic() - free_at
+            execution.run(pipelines[execution.task.params.model], idle_s)
+            free_at, failed, job_id = execution.free_at, execution.failed, execution.task.job_id
+            del execution  # and with it the tensors that a failure's traceback holds
+            device.log_peak(job_id)
+            if failed and not self._lost.is_set():
+                self._tidy(device)
+
+    def _next(self, device: Device) -> Execution | None:
+        """The next task, when there is one; None when the device is lost."""
+        try:
+            execution = self._waiting.get(timeout=TIDY_AFTER_S)
+        except queue.Empty:
+            self._tidy(device)
+            execution = self._waiting.get()
+        return None if self._lost.is_set() else execution
+
+    def _tidy(self, device: Device) -> None:
+        """Give back what no task holds any more."""
+        try:
+            device.tidy()
+        except RuntimeError:  # an error of an earlier call, which broke the device
+            logger.critical("device is lost", exc_info=True)
+            self._lose()
+
+    def _lose(self) -> bool:
+        """Take no further task; whether that had been decided before."""
+        known = self._lost.is_set()
+        if not known:
+            self._lost.set()
+            self.send(DeviceLost())
+            self._waiting.put(None)
+        return known
+
+    def _retire(self) -> None:
+        """Wait for the tails, which need no device any more, up to a bound."""
+        end = time.monotonic() + TAIL_SECONDS
+        while any(execution.begun for execution in tuple(self._running.values())) and time.monotonic() < end:
+            time.sleep(0.02)
+        logger.critical("worker ends: its device is lost")
+
+    def _beat(self) -> None:
+        while True:
+            self.send(Heartbeat())
+            time.sleep(HEARTBEAT_S)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self._handle(self._connection.recv())
+            except (EOFError, OSError):
+                os._exit(0)
+
+    def _handle(self, command: Command) -> None:
+        match command:
+            case Run(task):
+                execution = Execution(task, self.send, self._running.pop, self._lose)
+                self._running[task.job_id] = execution
+                self._waiting.put(execution)
+            case Cancel(job_id):
+                execution_or_none = self._running.get(job_id)
+                if execution_or_none is not None:
+                    execution_or_none.cancel()
+
+
+def _start_thread(name: str, work: Callable[[], None]) -> None:
+    """A thread without which the worker is worth nothing."""
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            logger.critical("error ends a thread, and the worker", exc_info=True, extra={"reason": name})
+        os._exit(1)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def _refusal(error: Exception) -> StartFailed:
+    """What the server is told of an error while the models were loaded."""
+    logger.error("models cannot be loaded", exc_info=error)
+    verdict = judge(error)
+    if isinstance(error, LoadFailed):
+        return StartFailed(str(error), transient=verdict.device_lost or verdict.code == "out_of_memory")
+    return StartFailed(f"{type(error).__name__}: {error}", transient=True)
+
+
+def _capabilities(device: Device, pipelines: dict[str, Pipeline]) -> Capabilities:
+    models = tuple(pipeline.info for pipeline in pipelines.values())
+    return Capabilities(device=device.label, models=models, formats=available_formats())
