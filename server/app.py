@@ -61,6 +61,7 @@ async def running(services: Services) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_folders(services))
         stack.push_async_callback(services.database.close)
+        await stack.enter_async_context(services.database.exclusively())
         await services.database.open()
         stack.push_async_callback(services.webhooks.stop)
         await services.webhooks.start()

@@ -29,7 +29,15 @@ POSTGRES_POOL = {
     # A connection that did not outlive a restart of the database is replaced before it is used.
     "pool_pre_ping": True,
 }
-POSTGRES_CONNECT = {"connect_timeout": 10, "application_name": "reelserve"}
+POSTGRES_CONNECT = {
+    "application_name": "reelserve",
+    "connect_timeout": 10,
+    # A database whose machine has vanished is given up after half a minute, not after a quarter of an hour.
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 """Parameters of libpq, where the URL does not say otherwise."""
 
 HIDDEN = {"hide_parameters": True}
@@ -89,8 +97,12 @@ def connect(url: URL) -> AsyncEngine:
         event.listen(engine.sync_engine, "connect", _configure_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
         return engine
-    given = {name: value for name, value in POSTGRES_CONNECT.items() if name not in url.query}
-    return create_async_engine(url, connect_args=given, **POSTGRES_POOL, **HIDDEN)
+    return create_async_engine(url, connect_args=postgres_parameters(url), **POSTGRES_POOL, **HIDDEN)
+
+
+def postgres_parameters(url: URL) -> dict[str, Any]:
+    """What a connection to this URL is opened with, beside what the URL says."""
+    return {name: value for name, value in POSTGRES_CONNECT.items() if name not in url.query}
 
 
 def prepare_sqlite(file: Path) -> None:

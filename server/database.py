@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import MetaData
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from server.advisory import only_server_of_database
 from server.connections import WRITES, connect, parse_url, prepare_sqlite, shown_url, sqlite_file
+from server.exclusive import only_server_of
 from server.jobs import Job
 from server.migrations import upgrade
+from server.outage import Outage
 from server.start import StartError
 
 P = ParamSpec("P")
@@ -72,6 +76,7 @@ class Database:
         self._file = sqlite_file(self._url)
         # Of SQLite's writers one goes at a time; those that queue here are served in order, and at once.
         self._turn = None if self._file is None else asyncio.Lock()
+        self._outage = Outage()
 
     async def open(self) -> None:
         """Bring its tables up to date.
@@ -79,20 +84,46 @@ class Database:
         Raises:
             StartError: it cannot be reached, read or written, or a newer version has changed it.
         """
-        try:
+        with self._refusing():
             if self._file is not None:
                 await asyncio.to_thread(prepare_sqlite, self._file)
-            async with self.writing() as connection:
+            async with self._writer.begin() as connection:
                 await connection.run_sync(upgrade)
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise StartError(f"store.url: {shown_url(self._url)}: {_reason(error)}") from None
 
     async def close(self) -> None:
         await self._engine.dispose()
 
-    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection to read from."""
-        return self._engine.connect()
+    @asynccontextmanager
+    async def exclusively(self) -> AsyncIterator[None]:
+        """Keep every other server from the database during the block.
+
+        Raises:
+            StartError: one has it already, or it cannot be reached.
+        """
+        if self._file is not None:
+            lock = only_server_of(Path(f"{self._file}.lock"), "store.url", shown_url(self._url))
+        else:
+            lock = only_server_of_database(self._url)
+        async with AsyncExitStack() as stack:
+            with self._refusing():
+                await stack.enter_async_context(lock)
+            yield
+
+    @property
+    def down_s(self) -> float:
+        """For how many seconds it has not been usable; 0 while it is."""
+        return self._outage.seconds
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection to read from.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+        """
+        with self._outage.noticed():
+            async with self._engine.connect() as connection:
+                yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -100,9 +131,20 @@ class Database:
 
         Use it in functions that are `uninterrupted`. In SQLite no other one writes meanwhile; in PostgreSQL
         a row that was written is locked until the end, and what others committed meanwhile can be seen.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
         """
-        async with self._turn or nullcontext(), self._writer.begin() as connection:
-            yield connection
+        with self._outage.noticed():
+            async with self._turn or nullcontext(), self._writer.begin() as connection:
+                yield connection
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            raise StartError(f"store.url: {shown_url(self._url)}: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:

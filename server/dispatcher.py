@@ -11,7 +11,7 @@ from typing import Any
 
 from server.database import Beside, uninterrupted
 from server.engine.base import DeviceFree, Engine, Failed, Finished, Fragment, JobEvent, Progress, Started
-from server.errors import IllegalMove, KeyBusy, NotFound, NotReady, QueueFull
+from server.errors import IllegalMove, KeyBusy, NotFound, NotReady, QueueFull, StoreUnavailable
 from server.jobs import Job, JobError, JobStatus
 from server.ledger import Ledger
 from server.live import LiveJob, Signal, Slot
@@ -210,7 +210,8 @@ class Dispatcher:
         elif not waiting and self._settings.on_restart == "fail":
             await self._fail(live, UNFINISHED)
         elif not waiting:
-            with contextlib.suppress(IllegalMove, NotFound):  # it was not begun yet, or had just ended
+            # It was not begun yet, or had just ended; or its row stays as it is, for the next start.
+            with contextlib.suppress(IllegalMove, NotFound, StoreUnavailable):
                 await self._ledger.put_back(live, counts=False)
         self._forget(live)
 

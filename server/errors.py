@@ -27,7 +27,8 @@ ApiError
 └── RetryLater               carries the seconds to wait
     ├── QueueFull
     ├── KeyBusy
-    └── NotReady             no worker can take work, or the server is stopping
+    ├── NotReady             no worker can take work, or the server is stopping
+    └── StoreUnavailable     the job database cannot be reached
 """
 
 from __future__ import annotations
@@ -202,6 +203,10 @@ class NotReady(RetryLater):
     """No worker can take work."""
 
 
+class StoreUnavailable(RetryLater):
+    """The job database cannot be reached, or is too busy."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
     """How a class of errors is answered. `type` and `code` are OpenAI's words where it has one."""
@@ -244,6 +249,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
         KeyBusy: ErrorRow(429, "rate_limit_error", "key_limit"),
         NotReady: ErrorRow(503, "server_error", "not_ready"),
+        StoreUnavailable: ErrorRow(503, "server_error", "store_unavailable"),
     }
 )
 

@@ -63,7 +63,8 @@ async def _locked(held: int) -> bool:
             await asyncio.sleep(RETRY_S)
         except OSError as error:
             logger.warning(
-                "the file system has no locks (%s): see to it that no other server uses it", error.strerror
+                "the file system has no locks: see to it that no other server uses the folder",
+                extra={"error": type(error).__name__},
             )
             return True
         else:

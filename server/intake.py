@@ -83,7 +83,9 @@ async def _once(request: Request, parsed: ParsedRequest, services: Services, mak
     key = key_of(request.headers)
     if key is None:
         return await make(None)
-    claim = await to_thread.run_sync(services.keys.claim, key, request.scope["path"], parsed.request)
+    claim = await to_thread.run_sync(
+        services.keys.claim, key, request.scope["path"], parsed.request, owner_of(request)
+    )
     while True:
         earlier = await _earlier(claim, services)
         if earlier is not None and not earlier.job.lost:

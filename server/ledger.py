@@ -9,7 +9,7 @@ import time
 from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
 from server.engine.base import Finished, Started
-from server.errors import IllegalMove, NotFound
+from server.errors import IllegalMove, NotFound, StoreUnavailable
 from server.jobs import Job, JobError, JobStatus, StoredFile
 from server.journal import Journal
 from server.live import LiveJob
@@ -98,6 +98,8 @@ class Ledger:
             self.journal.failed(live.job)
         except (IllegalMove, NotFound):
             logger.exception("job had no state to fail from", extra={"job_id": live.job.id})
+        except StoreUnavailable:  # the next start takes it up where its row stands
+            logger.exception("job's end could not be written down", extra={"job_id": live.job.id})
 
     async def delete(self, job_id: str) -> None:
         """Forget a job and its files.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     delete,
+    false,
     insert,
     or_,
     select,
@@ -30,7 +32,7 @@ from sqlalchemy import (
 
 from server.database import METADATA, Beside, Database, Ending, uninterrupted
 from server.echo import shown
-from server.errors import IllegalMove, NotFound
+from server.errors import IllegalMove, NotFound, StoreUnavailable
 from server.jobs import TRANSITIONS, Job, JobError, JobStatus, StoredFile
 from server.params import Resolved
 
@@ -54,6 +56,9 @@ _JOBS = Table(
     Column("timings", JSON, nullable=False),
 )
 _RESOLVED = TypeAdapter(Resolved)
+OUTAGE_S = 30.0
+"""How long a move waits for a database that cannot be reached."""
+AGAIN_S = 0.5
 _IDS_AT_ONCE = 500
 """Databases bound the parameters of a statement."""
 
@@ -96,7 +101,7 @@ class Store:
             NotFound: there is none.
         """
         async with self._database.reading() as connection:
-            row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
+            row = (await connection.execute(select(_JOBS).where(_is(job_id)))).mappings().first()
         if row is None:
             raise _unknown(job_id)
         return _job(row)
@@ -145,30 +150,49 @@ class Store:
         async with self._database.reading() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 
-    @uninterrupted
     async def move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
         """Change the status, and with it other fields of `Job`; return the job as it is then.
+
+        What a worker did must not be lost by a short outage: one of up to `OUTAGE_S` is waited out.
 
         Raises:
             NotFound: there is no such job.
             IllegalMove: its status does not lead there.
+            StoreUnavailable: the outage is longer.
         """
+        tried = False
+        while True:
+            try:
+                job = await self._move(job_id, status, changes)
+                break
+            except IllegalMove:
+                if not tried or (job := await self.get(job_id)).status is not status:
+                    raise
+                break  # it was done, and only the answer was lost
+            except StoreUnavailable:
+                if self._database.down_s > OUTAGE_S:
+                    raise
+            tried = True
+            await asyncio.sleep(AGAIN_S)
+        for ending in self._endings if status.final else ():
+            ending.written()
+        return job
+
+    @uninterrupted
+    async def _move(self, job_id: str, status: JobStatus, changes: Mapping[str, Any]) -> Job:
         sources = [source for source, targets in TRANSITIONS.items() if status in targets]
         async with self._database.writing() as connection:
             # The status is part of the condition, so of two movers at once only one finds its row.
-            moved = update(_JOBS).where(_JOBS.c.id == job_id, _JOBS.c.status.in_(sources))
+            moved = update(_JOBS).where(_is(job_id), _JOBS.c.status.in_(sources))
             result = await connection.execute(moved.values(_columns({"status": status, **changes})))
-            row = (await connection.execute(select(_JOBS).where(_JOBS.c.id == job_id))).mappings().first()
+            row = (await connection.execute(select(_JOBS).where(_is(job_id)))).mappings().first()
             if row is None:
                 raise _unknown(job_id)
             if cast(CursorResult[Any], result).rowcount == 0:
                 raise IllegalMove(f"video {job_id} is {row['status']} and cannot become {status}")
             job = _job(row)
-            endings = self._endings if status.final else ()
-            for ending in endings:
+            for ending in self._endings if status.final else ():
                 await ending.write(connection, job)
-        for ending in endings:
-            ending.written()
         return job
 
     async def lifetimes(self, job_ids: Sequence[str]) -> list[Lifetime]:
@@ -187,9 +211,7 @@ class Store:
         """Let the files of a job, if there is one, go now at the latest."""
         later = or_(_JOBS.c.expires_us.is_(None), _JOBS.c.expires_us > now_us)
         async with self._database.writing() as connection:
-            await connection.execute(
-                update(_JOBS).where(_JOBS.c.id == job_id, later).values(expires_us=now_us)
-            )
+            await connection.execute(update(_JOBS).where(_is(job_id), later).values(expires_us=now_us))
 
     @uninterrupted
     async def forget(self, ended_us: int, now_us: int, limit: int) -> list[str]:
@@ -219,9 +241,14 @@ class Store:
             NotFound: there is none.
         """
         async with self._database.writing() as connection:
-            result = await connection.execute(delete(_JOBS).where(_JOBS.c.id == job_id))
+            result = await connection.execute(delete(_JOBS).where(_is(job_id)))
         if cast(CursorResult[Any], result).rowcount == 0:
             raise _unknown(job_id)
+
+
+def _is(job_id: str) -> ColumnElement[bool]:
+    """The row of a job. Ids are printable; PostgreSQL could not even be asked for some that are not."""
+    return _JOBS.c.id == job_id if job_id.isascii() and job_id.isprintable() else false()
 
 
 def _fileless(now_us: int) -> ColumnElement[bool]:

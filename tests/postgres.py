@@ -75,6 +75,7 @@ class Cluster(Postgres):
         self._run("initdb", *auth, "--encoding", "UTF8", "--locale", "C", "--no-sync").wait()
 
     def start(self) -> None:
+        """Start it, from the main thread: it ends with the thread that started it."""
         settings = (*DURABLE_ENOUGH, "listen_addresses=", f"unix_socket_directories={self._folder}")
         self._process = self._run("postgres", *(part for each in settings for part in ("-c", each)))
         end = time.monotonic() + START_S

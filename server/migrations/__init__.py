@@ -69,4 +69,5 @@ def _apply(connection: Connection, found: str | None) -> None:
     if found is not None:
         command.stamp(config, found)
     command.upgrade(config, HEAD)
-    logger.info("database: %s, now revision %s", "made" if found is None else f"was revision {found}", HEAD)
+    was = "made" if found is None else f"from revision {found}"
+    logger.info("database upgraded", extra={"reason": f"{was} to revision {HEAD}"})

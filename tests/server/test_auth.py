@@ -196,3 +196,13 @@ async def test_keys_are_nowhere_to_be_read(server: Server, caplog: pytest.LogCap
     assert not any(key in caplog.text for key in (ALICE, "wrong-key-0123456789"))
     assert ALICE not in repr(server.services.settings)
     assert ALICE not in str(vars(server.services.api_keys))
+
+
+async def test_an_idempotency_key_is_its_senders(server: Server) -> None:
+    """Two names with one key and one request have two jobs; two API keys of one name have one."""
+    same = {"Idempotency-Key": "order-1"}
+    ids = [
+        (await server.post(headers=same | bearer(key))).json()["id"] for key in (ALICE, BOB, ALICES_NEXT, BOB)
+    ]
+    assert (ids[0], ids[1]) == (ids[2], ids[3])
+    assert ids[0] != ids[1]

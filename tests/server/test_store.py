@@ -108,6 +108,15 @@ async def test_what_is_unknown_is_not_found(store: Store) -> None:
             await call
 
 
+@pytest.mark.parametrize("job_id", ["video_\0", "video_\ud800", "video_é", "\n", ""], ids=ascii)
+async def test_ids_that_no_job_has(store: Store, job_id: str) -> None:
+    """What cannot be sent to every database is not found either."""
+    await store.add(new_job())
+    for call in (store.get(job_id), store.delete(job_id), store.move(job_id, JobStatus.FAILED)):
+        with pytest.raises(NotFound):
+            await call
+
+
 async def test_pages_follow_the_time_of_creation(store: Store) -> None:
     """Both orders, jobs of one microsecond included, without a gap or a repeat."""
     jobs = [new_job(created_us=time) for time in (1, 2, 2, 2, 3)]
