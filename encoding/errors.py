@@ -70,5 +70,10 @@ def translate(error: BaseException, doing: str) -> EncodingError:
         return error
     for kind in type(error).__mro__:
         if (ours := _TRANSLATIONS.get(kind.__name__)) is not None:
-            return ours(f"{doing}: {error}")
-    return EncodingError(f"{doing}: {type(error).__name__}: {error}")
+            return ours(f"{doing}: {reason(error)}")
+    return EncodingError(f"{doing}: {type(error).__name__}: {reason(error)}")
+
+
+def reason(error: BaseException) -> str:
+    """Without the file that an error of the system or of FFmpeg names: clients may read it."""
+    return str(getattr(error, "strerror", None) or error)

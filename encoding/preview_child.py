@@ -17,6 +17,7 @@ from typing import cast
 
 from PIL import Image
 
+from encoding.errors import reason
 from encoding.formats import FORMATS
 from encoding.previews import PREVIEWS, Grid, Preview
 
@@ -31,7 +32,7 @@ def main(preview: str, format_name: str, num_frames: str, source: str, target: s
         _bound(Path(source).stat().st_size, int(cpu_seconds))
         make_preview(PREVIEWS[preview], format_name, int(num_frames), Path(source), Path(target))
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-        print(f"{type(error).__name__}: {error}")  # noqa: T201 - standard output is the answer
+        print(f"{type(error).__name__}: {reason(error)}")  # noqa: T201 - standard output is the answer
         return 1
     return 0
 

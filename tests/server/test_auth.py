@@ -154,6 +154,17 @@ async def test_lists_are_of_one_owner(server: Server) -> None:
     assert await listed(ALICE, f"&after={ids[0]}") == [ids[2]]
 
 
+async def test_an_idempotency_key_is_of_one_name(server: Server) -> None:
+    """The same key of two names makes two jobs, whatever their bodies; for one name it means one."""
+    answers = [
+        await server.post(headers={"idempotency-key": "same"} | bearer(key), prompt=prompt)
+        for key, prompt in ((ALICE, "a"), (BOB, "b"), (ALICES_NEXT, "a"))
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    ids = [answer.json()["id"] for answer in answers]
+    assert ids[0] == ids[2] != ids[1]
+
+
 async def test_a_running_job_of_another_goes_on(server: Server) -> None:
     """A cancel and a delete by another name touch nothing."""
     await server.post(headers=bearer(ALICE))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pydantic import TypeAdapter
 
 from encoding.options import CODECS
 from server.params import Resolved
-from tests.server.door import CAPABILITIES, Door, ask, make_settings, refused
+from tests.server.door import CAPABILITIES, Door, as_form, ask, make_settings, refused
 
 
 @pytest.mark.parametrize(
@@ -99,6 +100,86 @@ async def test_streaming(door: Door) -> None:
     ):
         assert (await refused(door, stream=True, **fields))["param"] == "stream"
         assert (await ask(door, stream=False, **fields)).numbers.stream is False
+
+
+# What FFmpeg, x264 and libvpx read from, or write to, a file or an address by; and what reaches them unread.
+REACHES_FILES = {
+    "x264-params": "dump-yuv=/tmp/x",
+    "x264opts": "stats=/tmp/x:qpfile=/etc/passwd",
+    "x264_opts": "stats=/tmp/x",
+    "x265-params": "csv=/tmp/x",
+    "svtav1-params": "stats=/tmp/x",
+    "stats": "/tmp/x",
+    "passlogfile": "/tmp/x",
+    "pass": "1",
+    "2pass": "1",
+    "multi-pass": "2",
+    "flags": "+pass1",
+    "dump-yuv": "/tmp/x",
+    "qpfile": "/etc/passwd",
+    "tcfile-in": "/etc/passwd",
+    "tcfile-out": "/tmp/x",
+    "cqmfile": "/etc/passwd",
+    "log-file": "/tmp/x",
+    "opencl-clbin": "/tmp/x",
+    "vstats_file": "/tmp/x",
+    "rc_override": "0,1,2",
+    "vpre": "../../x",
+    "fpre": "/etc/passwd",
+    "filename": "/tmp/x",
+    "path": "/tmp/x",
+    "output": "file:/tmp/x",
+    "url": "http://127.0.0.1/",
+    "f": "tee",
+    "map": "0",
+    "filter_complex": "movie=/etc/passwd",
+    "vf": "metadata=print:file=/tmp/x",
+    "movflags": "faststart",
+    "encryption_key": "0" * 32,
+    "protocol_whitelist": "file,http",
+    "init_hw_device": "opencl",
+    "report": "1",
+    "progress": "/tmp/x",
+    "dump_attachment": "/tmp/x",
+    "crf:stats": "/tmp/x",
+    "preset ": "slow",
+    "--stats": "/tmp/x",
+    "Preset": "slow",
+}
+
+
+@pytest.mark.parametrize("output", ["mp4", "webm"])
+async def test_options_that_reach_files(door: Door, output: str) -> None:
+    """As JSON and as forms, nested or as text: each is refused by its name, and by that alone."""
+    for option, value in REACHES_FILES.items():
+        fields = {"output_format": output, "video_codec_options": {option: value}}
+        error = await refused(door, **fields)
+        assert error["param"] == f"video_codec_options.{option}", option
+        assert "allowed are" in error["message"]
+        text = {**fields, "video_codec_options": json.dumps(fields["video_codec_options"])}
+        assert (await door.form(as_form({"prompt": "x", **text}))).error == error
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("preset", "slow:stats=/tmp/x"),
+        ("preset", "/etc/passwd"),
+        ("preset", "slow\n"),
+        ("profile", "high:dump-yuv=/tmp/x"),
+        ("tune", "film,stats=/tmp/x"),
+        ("crf", "18:stats=/tmp/x"),
+        ("gop", "12 -report"),
+        ("bitrate", "1000000|tee"),
+        ("threads", "auto"),
+        ("crf", {"stats": "/tmp/x"}),
+        ("preset", ["slow"]),
+    ],
+)
+async def test_no_value_brings_another_option(door: Door, option: str, value: object) -> None:
+    """A value is one of the words, or a number within bounds."""
+    outcome = await door.json({"prompt": "x", "video_codec_options": {option: value}})
+    assert (outcome.status, outcome.error["param"]) == (400, f"video_codec_options.{option}")
 
 
 @pytest.fixture
