@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from server.spool import Spool, Upload
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
+
+# It warns of each malformed form, which is the client's business: it gets the answer, and no line of the log.
+logging.getLogger("python_multipart").setLevel(logging.ERROR)
 
 _MEDIA = (b"image/", b"video/", b"audio/")
 _PLAIN = (b"binary", b"8bit", b"7bit")
