@@ -43,6 +43,11 @@ class JobFolders:
         with self._lock:
             return sum(self._bytes.values())
 
+    @property
+    def free_bytes(self) -> int:
+        """Room on the disk of the root. Not for the event loop."""
+        return shutil.disk_usage(self._root).free
+
     def bytes_of(self, job_id: str) -> int:
         """What the job's folder held when it was last measured."""
         return self._bytes.get(job_id, 0)

@@ -9,6 +9,8 @@ from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
+
 from server.database import Beside, uninterrupted
 from server.engine.base import DeviceFree, Engine, Failed, Finished, Fragment, JobEvent, Progress, Started
 from server.errors import IllegalMove, KeyBusy, NotFound, NotReady, QueueFull, StoreUnavailable
@@ -18,6 +20,7 @@ from server.live import LiveJob, Signal, Slot
 from server.pace import Pace
 from server.queue import JobQueue
 from server.settings import QueueSettings
+from server.storage import is_storage_error
 from server.tasks import task_of
 
 logger = logging.getLogger("reelserve.jobs")
@@ -25,6 +28,8 @@ logger = logging.getLogger("reelserve.jobs")
 CANCELLED = JobError("cancelled", "the job was cancelled")
 UNFINISHED = JobError("server_restarted", "the server ended while the job ran")
 UNWANTED = JobError("server_restarted", "the server ended; whoever waited for the job is gone")
+FULL = JobError("storage_failed", "the server could not store the file")
+BUG = JobError("internal_error", "an error of the server ended the job")
 MAX_ATTEMPTS = 2
 """How often a job may be begun: one that was running whenever a server or worker died may be the reason."""
 STOPPING_RETRY_S = 10
@@ -71,6 +76,7 @@ class Dispatcher:
     async def stop(self) -> None:
         """Let go of all jobs: for the next server to take up, or failed where nobody will want them."""
         self.draining = True
+        self._ledger.patient = False
         await self._stop_handing_out()
         tasks = list(self._tasks)
         for task in tasks:
@@ -205,15 +211,21 @@ class Dispatcher:
         """What becomes of a job when the server stops."""
         await live.stored.wait()
         waiting = self._queue.remove(live.job.id)
-        if live.job.waits:
-            await self._fail(live, UNWANTED)
-        elif not waiting and self._settings.on_restart == "fail":
-            await self._fail(live, UNFINISHED)
-        elif not waiting:
-            # It was not begun yet, or had just ended; or its row stays as it is, for the next start.
-            with contextlib.suppress(IllegalMove, NotFound, StoreUnavailable):
+        try:
+            if live.job.waits:
+                await self._fail(live, UNWANTED)
+            elif not waiting and self._settings.on_restart == "fail":
+                await self._fail(live, UNFINISHED)
+            elif not waiting:
                 await self._ledger.put_back(live, counts=False)
-        self._forget(live)
+        except (IllegalMove, NotFound, StoreUnavailable):
+            pass  # it was not begun yet, or had just ended; or its row stays as it is, for the next start
+        except (OSError, DBAPIError) as error:  # the next server finds it as it was, and does the same
+            if not is_storage_error(error):
+                raise
+            logger.error("a job could not be put back", extra={"job_id": live.job.id})
+        finally:
+            self._forget(live)
 
     async def _hand_out(self) -> None:
         while True:
@@ -240,9 +252,9 @@ class Dispatcher:
                 return
             if await self._follow(live, slot):
                 await self._again(live)
-        except Exception:  # a job must end, whatever went wrong with it
+        except Exception as error:  # a job must end, whatever went wrong with it
             logger.exception("job failed in the server", extra={"job_id": live.job.id})
-            await self._fail(live, JobError("internal_error", "an error of the server ended the job"))
+            await self._fail(live, FULL if is_storage_error(error) else BUG)
         finally:
             slot.release()
 

@@ -28,7 +28,8 @@ ApiError
     ├── QueueFull
     ├── KeyBusy
     ├── NotReady             no worker can take work, or the server is stopping
-    └── StoreUnavailable     the job database cannot be reached
+    ├── StoreUnavailable     the job database cannot be reached
+    └── StorageUnavailable   a disk or the database is full, read-only or failing
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -51,10 +53,12 @@ from starlette.types import Scope
 
 from server import request_id
 from server.echo import clean, shown
+from server.storage import is_storage_error
 
 MAX_MESSAGE = 2000
 MAX_RETRY_AFTER_S = 60
 """Longer waits are not obeyed by the official clients."""
+STORAGE_RETRY_S = 10
 
 CODE = "error_code"
 """Name of an answer's code in the state of its request."""
@@ -207,6 +211,13 @@ class StoreUnavailable(RetryLater):
     """The job database cannot be reached, or is too busy."""
 
 
+class StorageUnavailable(RetryLater):
+    """The server cannot store anything now: a disk or the database is full, read-only or failing."""
+
+    def __init__(self) -> None:
+        super().__init__("the server cannot store anything now; try again later", STORAGE_RETRY_S)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
     """How a class of errors is answered. `type` and `code` are OpenAI's words where it has one."""
@@ -250,6 +261,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         KeyBusy: ErrorRow(429, "rate_limit_error", "key_limit"),
         NotReady: ErrorRow(503, "server_error", "not_ready"),
         StoreUnavailable: ErrorRow(503, "server_error", "store_unavailable"),
+        StorageUnavailable: ErrorRow(507, "server_error", "storage_failed"),
     }
 )
 
@@ -293,11 +305,22 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
+    for foreign in (OSError, DBAPIError):
+        app.add_exception_handler(foreign, _answer_foreign)
     app.add_exception_handler(Exception, _answer_bug)
 
 
 async def _answer_api_error(request: Request, error: Exception) -> JSONResponse:
     return refuse(request.scope, cast(ApiError, error))
+
+
+async def _answer_foreign(request: Request, error: Exception) -> JSONResponse:
+    """What the system or the database says, wherever it comes from: storage refuses, or it is a bug."""
+    if not is_storage_error(error):
+        raise error
+    told = {"request_id": request_id.ensure(request.scope), "error": type(error.__cause__ or error).__name__}
+    _logger.error("storage refused", extra=told)
+    return refuse(request.scope, StorageUnavailable())
 
 
 async def _answer_validation_error(request: Request, error: Exception) -> JSONResponse:

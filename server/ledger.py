@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import time
+from functools import partial
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
 
 from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
@@ -15,6 +21,8 @@ from server.journal import Journal
 from server.live import LiveJob
 from server.metrics import Metrics
 from server.pace import Pace
+from server.retention import Limits
+from server.storage import is_storage_error, persistently
 from server.store import Store
 
 logger = logging.getLogger("reelserve.jobs")
@@ -24,33 +32,51 @@ class Ledger:
     """Every move of a job, with its files. Who decides on the moves is `server.dispatcher`."""
 
     def __init__(
-        self, *, store: Store, artifacts: JobFolders, uploads: JobFolders, metrics: Metrics, slots: int
+        self,
+        *,
+        store: Store,
+        artifacts: JobFolders,
+        uploads: JobFolders,
+        limits: Limits,
+        min_free_bytes: int,
+        metrics: Metrics,
+        slots: int,
     ) -> None:
         self.store = store
+        self.patient = True
+        """Whether moves that the storage refuses are tried again until they are written."""
         self.artifacts = artifacts
         self.pace = Pace(slots)
         self._uploads = uploads
         self.journal = Journal(metrics)
+        self._limits = limits
+        self._min_free_bytes = min_free_bytes
 
     async def unfinished(self) -> list[Job]:
         """What an earlier server left, in the order of creation, each with an empty folder."""
         jobs = await self.store.unfinished()
-        # Pictures are kept as long as their job, for a remix.
-        await asyncio.to_thread(self._uploads.sweep, await self.store.ids())
         for job in jobs:
             await asyncio.to_thread(self._empty_folder, job.id)
         return jobs
 
     @uninterrupted
     async def create(self, job: Job, beside: Beside | None) -> None:
-        """Write a new job down, and what belongs to it, or nothing."""
-        await asyncio.to_thread(self.artifacts.create, job.id)
-        await self.store.add(job, beside)
+        """Write a new job down, and what belongs to it, or nothing.
+
+        Raises:
+            OSError: the disk or the database has no room for it.
+        """
+        try:
+            await asyncio.to_thread(self._make_folder, job.id)
+            await self.store.add(job, beside)
+        except BaseException:
+            await asyncio.to_thread(self.artifacts.remove, job.id)
+            raise
         self.journal.queued(job)
 
     async def begin(self, live: LiveJob, event: Started) -> None:
         """A worker has begun the job."""
-        live.job = await self.store.move(
+        live.job = await self._move(
             live.job.id, JobStatus.IN_PROGRESS, started_us=_now_us(), attempts=live.job.attempts + 1
         )
         self.journal.started(live.job, event.idle_s)
@@ -58,7 +84,7 @@ class Ledger:
     async def put_back(self, live: LiveJob, *, counts: bool) -> None:
         """Queue a running job again. Unless it `counts`, it is as if it had not been begun."""
         attempts = live.job.attempts if counts else max(live.job.attempts - 1, 0)
-        live.job = await self.store.move(live.job.id, JobStatus.QUEUED, started_us=None, attempts=attempts)
+        live.job = await self._move(live.job.id, JobStatus.QUEUED, started_us=None, attempts=attempts)
         await asyncio.to_thread(self._empty_folder, live.job.id)
         live.restart()
         self.journal.queued_again(live.job)
@@ -73,10 +99,11 @@ class Ledger:
             "total": (completed - live.job.created_us) / 1e6,
         }
         files = tuple(StoredFile(artifact.path.name, artifact.size_bytes) for artifact in event.artifacts)
-        live.job = await self.store.move(
+        live.job = await self._move(
             live.job.id,
             JobStatus.COMPLETED,
             completed_us=completed,
+            expires_us=self._limits.expires_us(completed),
             files=files,
             timings=timings,
             progress=100,
@@ -87,7 +114,7 @@ class Ledger:
     async def fail(self, live: LiveJob, error: JobError) -> None:
         """It ended without a result; nothing of it stays but its record."""
         try:
-            live.job = await self.store.move(
+            live.job = await self._move(
                 live.job.id,
                 JobStatus.FAILED,
                 completed_us=_now_us(),
@@ -107,7 +134,14 @@ class Ledger:
         Raises:
             NotFound: there is none.
         """
-        await self.store.delete(job_id)
+        try:
+            await self.store.delete(job_id)
+        except (OSError, DBAPIError) as error:
+            if not is_storage_error(error):
+                raise
+            # It is there, and what is to be deleted may be what fills the disk.
+            await asyncio.to_thread(self.remove_files, job_id)
+            await self.store.delete(job_id)
         await asyncio.to_thread(self.remove_files, job_id)
         self.journal.deleted(job_id)
 
@@ -115,6 +149,18 @@ class Ledger:
         """Delete what the disk holds of a job."""
         self.artifacts.remove(job_id)
         self._uploads.remove(job_id)
+
+    async def _move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
+        """As the store does it; while storage refuses, again and again: a job that has ended is not lost, and
+        its files stand meanwhile.
+        """
+        move = partial(self.store.move, job_id, status, **changes)
+        return await (persistently(move, job_id) if self.patient else move())
+
+    def _make_folder(self, job_id: str) -> None:
+        if self.artifacts.free_bytes < self._min_free_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.artifacts.create(job_id)
 
     def _empty_folder(self, job_id: str) -> None:
         self.artifacts.remove(job_id)

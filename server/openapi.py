@@ -29,6 +29,7 @@ from server.errors import (
     NotReady,
     QueueFull,
     RetryLater,
+    StorageUnavailable,
     UnknownField,
     UnsupportedMediaType,
     error_body,
@@ -57,6 +58,7 @@ REFUSED_AT_THE_DOOR = (
     UnsupportedMediaType,
     QueueFull,
     NotReady,
+    StorageUnavailable,
 )
 """What a route that takes a generation request may answer before there is a job."""
 

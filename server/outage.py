@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from server.errors import StoreUnavailable
+from server.storage import is_storage_error
 
 logger = logging.getLogger("reelserve.store")
 
@@ -64,6 +65,8 @@ def _passes(error: DBAPIError | NoConnectionFree) -> bool:
     """Whether the same statement may succeed later, without anybody's doing."""
     if isinstance(error, NoConnectionFree):
         return True
+    if is_storage_error(error):  # somebody has to make room
+        return False
     if isinstance(error.orig, sqlite3.Error):
         return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
     return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)

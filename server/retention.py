@@ -98,6 +98,7 @@ class Keeper:
         self._kept: dict[str, Lifetime] = {}
         """Completed jobs that have something on the disk."""
         self._pruned: float | None = None
+        self._one_round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def sweep(self) -> None:
@@ -138,14 +139,15 @@ class Keeper:
 
     async def round(self) -> float:
         """Remove all that is kept no longer now; returns the seconds until there may be more."""
-        now = self._now() // 1000
-        await self._take_up()
-        await self._expire(now)  # first: it needs no room for the database
-        await self._evict(now)
-        await self._forget(now)
-        await self._prune()
-        self._kept = {life.id: life for life in self._kept.values() if self._holds(life)}
-        return await self._pause_s(now)
+        async with self._one_round:
+            now = self._now() // 1000
+            await self._take_up()
+            await self._expire(now)  # first: it needs no room for the database
+            await self._evict(now)
+            await self._forget(now)
+            await self._prune()
+            self._kept = {life.id: life for life in self._kept.values() if self._holds(life)}
+            return await self._pause_s(now)
 
     async def _take_up(self) -> None:
         for job_id in tuple(self._ended.noted):

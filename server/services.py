@@ -70,7 +70,16 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     outbox, ended = Outbox(database, settings.webhooks), EndedJobs()
     store, keys = Store(database, endings=(outbox, ended)), IdempotencyKeys(database)
     artifacts, uploads = JobFolders(settings.artifacts_dir), JobFolders(settings.uploads_dir)
-    ledger = Ledger(store=store, artifacts=artifacts, uploads=uploads, metrics=metrics, slots=engine.slots)
+    limits = Limits.of(settings)
+    ledger = Ledger(
+        store=store,
+        artifacts=artifacts,
+        uploads=uploads,
+        limits=limits,
+        min_free_bytes=settings.artifacts.min_free_bytes,
+        metrics=metrics,
+        slots=engine.slots,
+    )
     dispatcher = Dispatcher(
         ledger=ledger,
         engine=engine,
@@ -78,7 +87,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         max_pending_bytes=settings.encoding.max_pending_bytes,
     )
     keeper = Keeper(
-        limits=Limits.of(settings),
+        limits=limits,
         ended=ended,
         store=store,
         keys=keys,

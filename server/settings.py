@@ -149,6 +149,9 @@ class ArtifactSettings(Section):
         ge=1,
         description="most bytes of files and uploads of ended jobs; beyond it the oldest go. null: no bound",
     )
+    min_free_bytes: int = Field(
+        MIB, ge=0, description="room that must be left on their disk: with less, requests are answered 507"
+    )
     expose_paths: bool = Field(
         False, description="allow `response_format=video_path`, which answers with a path on this machine"
     )

@@ -14,6 +14,7 @@ from server.dispatcher import Dispatcher
 from server.jobs import Job, JobStatus
 from server.ledger import Ledger
 from server.metrics import Metrics
+from server.retention import Limits
 from server.settings import QueueSettings
 from server.store import Store
 from tests.server.scripted import ScriptedEngine
@@ -30,6 +31,8 @@ class Bench:
         self.artifacts.open()
         self.uploads.open()
         ledger = Ledger(
+            limits=Limits(files_s=None, files_bytes=None, records_s=None),
+            min_free_bytes=0,
             store=self.store,
             artifacts=self.artifacts,
             uploads=self.uploads,

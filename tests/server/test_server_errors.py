@@ -85,7 +85,7 @@ def envelope(response: httpx.Response) -> dict[str, Any]:
 def test_every_error_has_a_row() -> None:
     """By itself or by an ancestor, each class that can be raised has a status, a type and a code."""
     for kind in subclasses(ApiError):
-        if kind is not RetryLater:  # only ever raised as one of its two kinds
+        if kind is not RetryLater:  # only ever raised as one of its kinds
             assert 400 <= row_of(kind).status < 600
     assert set(ERROR_TABLE) <= set(subclasses(ApiError))
 
