@@ -2,7 +2,8 @@
 
     python -m encoding.preview_child PREVIEW FORMAT NUM_FRAMES SOURCE TARGET CPU_SECONDS
 
-Writes TARGET, whole on the disk, and exits 0; or says on standard output what went wrong and exits 1.
+Writes TARGET, whole on the disk, and exits 0; or says on standard output what went wrong and exits 1, or
+prints the `errno` of a disk that does not take TARGET and exits with `UNWRITTEN`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,25 @@ from encoding.previews import PREVIEWS, Grid, Preview
 MEMORY = 2 * 2**30
 """For the libraries and the decoder's pictures, in bytes; beside it the file, which torch maps."""
 
+UNWRITTEN = 74
+"""Exit status where TARGET cannot be written."""
+
 Reader = Callable[[Path, Sequence[int]], Iterator[Image.Image]]
+
+
+class Unwritten(Exception):
+    """The disk does not take the picture; the message is the `errno`."""
 
 
 def main(preview: str, format_name: str, num_frames: str, source: str, target: str, cpu_seconds: str) -> int:
     try:
         _bound(Path(source).stat().st_size, int(cpu_seconds))
         make_preview(PREVIEWS[preview], format_name, int(num_frames), Path(source), Path(target))
+    except Unwritten as error:
+        print(error)  # noqa: T201 - standard output is the answer
+        return UNWRITTEN
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-        print(f"{type(error).__name__}: {reason(error)}")  # noqa: T201 - standard output is the answer
+        print(f"{type(error).__name__}: {reason(error)}")  # noqa: T201 - as above
         return 1
     return 0
 
@@ -41,15 +52,19 @@ def make_preview(preview: Preview, format_name: str, num_frames: int, source: Pa
     """Draw the preview of a file of `num_frames` frames in a format of `FORMATS` into `target`.
 
     Raises:
+        Unwritten: the disk does not take it.
         Exception: whatever the reader of the format raises on a file that is damaged or too short.
     """
     grid = preview.grid(num_frames)
     stills = _reader(format_name)(source, grid.frames)
     picture = draw(grid, (_shrunk(still, preview.side) for still in stills))
-    with target.open("wb") as file:
-        picture.save(file, preview.pillow_format, quality=preview.quality)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with target.open("wb") as file:
+            picture.save(file, preview.pillow_format, quality=preview.quality)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Unwritten(error.errno) from error
 
 
 def draw(grid: Grid, tiles: Iterator[Image.Image]) -> Image.Image:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 from anyio import CancelScope, fail_after
 
+EXIT_UNWRITTEN = 74
+"""What our children exit with when the disk does not take their result; they print its `errno`."""
 _KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
 
 
@@ -53,6 +56,12 @@ class Children:
 def environment() -> dict[str, str]:
     """What a child learns of this process's environment: nothing that could be secret."""
     return {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+
+
+def unwritten(output: bytes) -> OSError:
+    """The error behind `EXIT_UNWRITTEN`, without the path."""
+    code = int(output) if output.strip().isdigit() else errno.EIO
+    return OSError(code, os.strerror(code))
 
 
 async def _start(arguments: tuple[str, ...], variables: Mapping[str, str]) -> Process:

@@ -11,7 +11,7 @@ from pathlib import Path
 import encoding
 from encoding.previews import Preview
 from server.artifacts import JobFolders
-from server.children import Children
+from server.children import EXIT_UNWRITTEN, Children, unwritten
 from server.echo import clean
 from server.errors import FileMissing, PreviewFailed
 from server.jobs import Job
@@ -39,6 +39,7 @@ class Previews:
         Raises:
             FileMissing: the video is not there (any more).
             PreviewFailed: it can't be drawn, or not in time; the log says why.
+            OSError: the disk does not take it.
         """
         target = self._artifacts.preview(job.id, index, preview)
         if (making := self._making.get(target)) is None:
@@ -92,6 +93,8 @@ class Previews:
             return f"not drawn within {self._timeout_s:g} s"
         if ended.status == 0:
             return None
+        if ended.status == EXIT_UNWRITTEN:
+            raise unwritten(ended.output)
         said = clean(ended.output.decode(errors="replace").strip(), 200)
         return f"the process ended with status {ended.status} {said}"
 

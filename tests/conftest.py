@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -14,7 +15,7 @@ import torch
 
 from tests import postgres
 
-pytest_plugins = ["tests.serving", "tests.databases"]
+pytest_plugins = ["tests.serving", "tests.databases", "tests.disks"]
 
 CLIENTS = Path(".clients")
 """Where `make clients` puts the clients that get an environment of their own."""
@@ -34,6 +35,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "node": Path("tests/clients/node/node_modules/.package-lock.json").exists,
         "openai2": lambda: (CLIENTS / "openai2").is_dir(),
         "litellm": lambda: (CLIENTS / "litellm").is_dir(),
+        "mounts": lambda: importlib.import_module("tests.disks").may_mount(),
     }
 )
 """Marker → whether what it needs is here."""
