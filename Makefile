@@ -55,7 +55,7 @@ check: $(STAMP) ## linter, formatter, types, import rules, README tables
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python scripts/readme_tables.py --check
+	$(BIN)/python -m scripts.readme_tables --check
 
 bench: $(STAMP) ## decode and encode, timed on the tiny VAE; ARGS: --vae z16 --size 832x480 …
 	$(BIN)/python -m benchmarks.decode $(ARGS)

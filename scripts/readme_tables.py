@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
 import annotated_types
+import yaml
 from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
@@ -24,6 +25,7 @@ from server.app import create_app
 from server.auth.settings import KeySettings
 from server.engine.base import JobErrorCode
 from server.errors import ERROR_TABLE
+from server.metrics import Metrics
 from server.schemas import VideoGenerationRequest
 from server.settings import MIB, ModelSettings, Settings, default_config, leaves, load
 from server.webhooks.settings import WebhookSettings
@@ -125,6 +127,23 @@ JOB_ERRORS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+
+def metrics() -> Iterator[Row]:
+    """Every metric of the server's own."""
+    yield "metric", "type", "labels", "what it counts or measures"
+    for metric in Metrics().described():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"`{metric.name}`", metric.kind, labels, metric.text
+
+
+def alerts() -> Iterator[Row]:
+    """Every alert of docs/alerts.yml."""
+    yield "alert", "severity", "what it means", "what to do"
+    for rule in yaml.safe_load((ROOT / "docs/alerts.yml").read_text())["groups"][0]["rules"]:
+        said = rule["annotations"]
+        yield f"`{rule['alert']}`", rule["labels"]["severity"], said["summary"], said["action"]
+
+
 TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
     {
         "routes": routes,
@@ -137,11 +156,14 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
         "video": video,
         "errors": errors,
         "job_errors": job_errors,
+        "metrics": metrics,
+        "alerts": alerts,
     }
 )
 DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "README.md": ("routes", "fields", "settings", "models", "webhooks", "keys", "formats"),
+        "docs/operations.md": ("metrics", "alerts"),
         "docs/wire.md": ("routes", "video", "errors", "job_errors"),
     }
 )
@@ -228,7 +250,8 @@ def main() -> int:
     stale = [name for name, tables in DOCUMENTS.items() if differs(ROOT / name, tables, write)]
     for name in stale:
         print(
-            f"{name}: its tables differ from the code; run scripts/readme_tables.py --write", file=sys.stderr
+            f"{name}: its tables differ from the code; run `python -m scripts.readme_tables --write`",
+            file=sys.stderr,
         )
     return 1 if stale and not write else 0
 

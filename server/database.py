@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import MetaData
+from sqlalchemy import ExceptionContext, MetaData, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -92,6 +92,14 @@ class Database:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+    def watch(self, note: Callable[[str], None]) -> None:
+        """Call `note` with the name of the class of every error that the database answers with."""
+
+        def on_error(context: ExceptionContext) -> None:
+            note(type(context.sqlalchemy_exception or context.original_exception).__name__)
+
+        event.listen(self._engine.sync_engine, "handle_error", on_error)
 
     @asynccontextmanager
     async def exclusively(self) -> AsyncIterator[None]:

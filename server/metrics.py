@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from platform import python_version
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.metrics import MetricWrapperBase
 
-from server.engine.base import JobErrorCode
+from server.database import Database
+from server.engine.base import Engine, JobErrorCode
+from server.engine.restarts import EndReason
 
 HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120)
@@ -18,6 +22,16 @@ IDLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 SHARE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2)
 OUTCOMES = ("completed", *get_args(JobErrorCode))
 STAGES = ("prepare", "denoise", "decode", "encode")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A metric as the documents have it; `name` is what a query asks for."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
 
 
 class Metrics:
@@ -30,8 +44,10 @@ class Metrics:
     def __init__(self, models: Iterable[str] = ()) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        build = Gauge("reelserve_build_info", "Always 1", ["version", "python"], registry=self.registry)
-        build.labels(version("reelserve"), python_version()).set(1)
+        self.build = Gauge(
+            "reelserve_build_info", "Always 1; its labels tell", ["version", "python"], registry=self.registry
+        )
+        self.build.labels(version("reelserve"), python_version()).set(1)
         self._jobs()
         self._times()
         self._http()
@@ -136,6 +152,12 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.removed_bytes = Counter(
+            "reelserve_files_removed_bytes",
+            "Bytes of these files, by age or size",
+            ["reason"],
+            registry=self.registry,
+        )
         self.forgotten = Counter(
             "reelserve_jobs_forgotten", "Records of ended jobs that were removed", registry=self.registry
         )
@@ -146,7 +168,36 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.database_errors = Counter(
+            "reelserve_database_errors",
+            "Errors of the database, by the name of their class",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.down = Gauge(
+            "reelserve_database_down_seconds",
+            "How long the database has not been usable; 0 while it is",
+            registry=self.registry,
+        )
+        self.workers = Gauge("reelserve_workers", "Workers, up or down", ["state"], registry=self.registry)
+        self.worker_ends = Counter(
+            "reelserve_worker_ends",
+            "Worker processes that ended and should not have; all but those that stay down are started again",
+            ["reason"],
+            registry=self.registry,
+        )
+        for reason in get_args(EndReason):
+            self.worker_ends.labels(reason)
         self.ready = Gauge("reelserve_ready", "1 while a worker can take work", registry=self.registry)
+
+    def described(self) -> Iterator[Described]:
+        """Every metric of this server's own, in the order of their names."""
+        for metric in sorted(vars(self).values(), key=lambda value: getattr(value, "_name", "")):
+            if isinstance(metric, MetricWrapperBase):
+                (family,) = metric.describe()
+                suffix = "_total" if family.type == "counter" else ""
+                labels = tuple(metric._labelnames)
+                yield Described(family.name + suffix, family.type, labels, family.documentation)
 
     def _begin(self, model: str) -> None:
         for counter in (self.created, self.again):
@@ -158,13 +209,22 @@ class Metrics:
         for stage in STAGES:
             self.stage.labels(model, stage)
 
-    def watch(
-        self, queued: Callable[[], float], running: Callable[[], float], ready: Callable[[], float]
-    ) -> None:
-        """Read the queue and the engine's readiness whenever the metrics are asked for."""
+    def watch_queue(self, queued: Callable[[], float], running: Callable[[], float]) -> None:
+        """Read the queue whenever the metrics are asked for."""
         self.depth.labels("queued").set_function(queued)
         self.depth.labels("in_progress").set_function(running)
-        self.ready.set_function(ready)
+
+    def watch_engine(self, engine: Engine) -> None:
+        """Read how many workers are up whenever the metrics are asked for, and count those that end."""
+        self.workers.labels("up").set_function(lambda: engine.up)
+        self.workers.labels("down").set_function(lambda: engine.slots - engine.up)
+        self.ready.set_function(lambda: engine.ready)
+        engine.watch(lambda reason: self.worker_ends.labels(reason).inc())
+
+    def watch_database(self, database: Database) -> None:
+        """Read for how long it has been away whenever the metrics are asked for, and count its errors."""
+        self.down.set_function(lambda: database.down_s)
+        database.watch(lambda kind: self.database_errors.labels(kind).inc())
 
     def watch_disk(self, held: Mapping[str, Callable[[], float]]) -> None:
         """Read the bytes of each kind of file whenever the metrics are asked for."""

@@ -163,8 +163,9 @@ class Keeper:
     async def _expire(self, now: int) -> None:
         for life in tuple(self._kept.values()):
             if not life.keeps_files(now) and self._artifacts.holds(life.id):
+                size = self._artifacts.bytes_of(life.id)
                 await asyncio.to_thread(self._artifacts.remove, life.id)
-                self._removed(life.id, "age")
+                self._removed(life.id, "age", size)
 
     async def _evict(self, now: int) -> None:
         """Remove the files and uploads of those that were completed first, but never of the last one."""
@@ -175,10 +176,11 @@ class Keeper:
         for life in sorted(held, key=lambda life: life.completed_us or 0)[:-1]:
             if excess <= 0:
                 return
-            excess -= self._artifacts.bytes_of(life.id) + self._uploads.bytes_of(life.id)
+            size = self._artifacts.bytes_of(life.id) + self._uploads.bytes_of(life.id)
+            excess -= size
             await self._store.expire(life.id, now)
             await self._remove([life.id])
-            self._removed(life.id, "size")
+            self._removed(life.id, "size", size)
 
     async def _forget(self, now: int) -> None:
         if self._limits.records_s is None:
@@ -198,9 +200,10 @@ class Keeper:
             await asyncio.to_thread(self._artifacts.remove, job_id)
             await asyncio.to_thread(self._uploads.remove, job_id)
 
-    def _removed(self, job_id: str, reason: str) -> None:
+    def _removed(self, job_id: str, reason: str, size: int) -> None:
         self._metrics.removed.labels(reason).inc()
-        logger.info("files removed", extra={"job_id": job_id, "reason": reason})
+        self._metrics.removed_bytes.labels(reason).inc(size)
+        logger.info("files removed", extra={"job_id": job_id, "reason": reason, "bytes": size})
 
     def _holds(self, life: Lifetime) -> bool:
         return self._artifacts.holds(life.id) or self._uploads.holds(life.id)

@@ -96,9 +96,9 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         metrics=metrics,
     )
     metrics.watch_disk({"artifacts": lambda: artifacts.held_bytes, "uploads": lambda: uploads.held_bytes})
-    metrics.watch(
-        queued=lambda: dispatcher.depth, running=lambda: dispatcher.running, ready=lambda: engine.ready
-    )
+    metrics.watch_database(database)
+    metrics.watch_queue(queued=lambda: dispatcher.depth, running=lambda: dispatcher.running)
+    metrics.watch_engine(engine)
     return Services(
         settings=settings,
         api_keys=ApiKeys(settings.auth.keys),

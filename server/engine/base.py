@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -180,6 +180,13 @@ class Engine(Protocol):
     @property
     def ready(self) -> bool:
         """Whether at least one worker serves: its models are loaded, and it answers."""
+
+    @property
+    def up(self) -> int:
+        """How many do."""
+
+    def watch(self, note: Callable[[str], None]) -> None:
+        """Call `note` whenever a worker has ended that should not have, with a word that says why."""
 
     async def wait_idle(self) -> None:
         """Return when a worker can begin a task at once."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from pipelines.base import ModelConfig
 from server.engine.base import Capabilities, EngineTask, Failed, Finished, JobEvent, Ready, Setup
 from server.engine.local_worker import LocalWorker
-from server.engine.restarts import Life, Restarts
+from server.engine.restarts import EndReason, Life, Restarts
 from server.settings import EngineSettings
 
 logger = logging.getLogger("reelserve.engine")
@@ -29,6 +29,7 @@ class LocalEngine:
         """Why each worker that stays down does."""
         self._pending: set[str] = set()
         """Jobs that no worker has begun."""
+        self._watchers: list[Callable[[EndReason], None]] = []
 
     @property
     def capabilities(self) -> Capabilities | None:
@@ -48,7 +49,16 @@ class LocalEngine:
     @property
     def ready(self) -> bool:
         """See `Engine.ready`."""
-        return any(worker.ready for worker in self._workers)
+        return self.up > 0
+
+    @property
+    def up(self) -> int:
+        """See `Engine.up`."""
+        return sum(worker.ready for worker in self._workers)
+
+    def watch(self, note: Callable[[EndReason], None]) -> None:
+        """See `Engine.watch`."""
+        self._watchers.append(note)
 
     async def start(self) -> None:
         """See `Engine.start`."""
@@ -112,6 +122,8 @@ class LocalEngine:
         restarts = Restarts(self._settings)
         while True:
             life = await self._follow(worker)
+            for note in self._watchers:
+                note(life.reason)
             pause = restarts.pause(life)
             if pause is None:
                 break

@@ -34,7 +34,7 @@ from server.engine.base import (
     WorkerEvent,
 )
 from server.engine.held import HeldTasks
-from server.engine.restarts import Life
+from server.engine.restarts import EndReason, Life
 from server.settings import EngineSettings
 
 logger = logging.getLogger("reelserve.engine")
@@ -45,6 +45,8 @@ KILL_SECONDS = 10.0
 """How long the kernel may take to end a killed one, before its jobs are given up."""
 RETIRE_SECONDS = 60.0
 """How long a worker whose device is lost may take to end by itself."""
+
+LOST: tuple[EndReason, str] = ("device_lost", "lost its device")
 
 WORKER_DEFAULTS = {
     # Threads that spin while they wait for each other starve the encoder on a host of few cores: with
@@ -80,7 +82,7 @@ class LocalWorker:
         self._ready_at: float | None = None
         self._worked = False
         self._device_lost = False
-        self._killed: str | None = None
+        self._killed: tuple[EndReason, str] | None = None
         """Why the server killed it, if it did."""
 
     @property
@@ -196,28 +198,28 @@ class LocalWorker:
             if self._silent_s is not None:
                 self._silent_s += HEARTBEAT_S
             if (why := self._overtime(age_s, lost_s)) is not None:
-                self._kill(why)
+                self._kill(*why)
         # What it sent before its end is being read. The end of the connection may never come, though: a
         # child of the worker can have inherited the other end.
         await asyncio.sleep(HEARTBEAT_S)
         events.put_nowait(None)
 
-    def _overtime(self, age_s: float, lost_s: float) -> str | None:
+    def _overtime(self, age_s: float, lost_s: float) -> tuple[EndReason, str] | None:
         limits = self._settings
         if self._silent_s is not None and self._silent_s >= limits.heartbeat_timeout_s:
-            return "stopped answering"
+            return "silent", "stopped answering"
         if self._ready_at is None and age_s >= limits.start_timeout_s:
-            return f"was not ready within {limits.start_timeout_s:g} s"
-        return "lost its device" if lost_s >= RETIRE_SECONDS else None
+            return "start_failed", f"was not ready within {limits.start_timeout_s:g} s"
+        return LOST if lost_s >= RETIRE_SECONDS else None
 
     def _overdue(self, job_id: str) -> None:
         logger.error("cancelled job does not stop, its worker is killed", extra={"job_id": job_id})
         self._worked = True  # a step that is too long says nothing about the next worker
-        self._kill("was ended because a cancelled job did not stop")
+        self._kill("cancel_ignored", "was ended because a cancelled job did not stop")
 
-    def _kill(self, why: str) -> None:
+    def _kill(self, reason: EndReason, why: str) -> None:
         assert self._process is not None
-        self._killed = self._killed or why
+        self._killed = self._killed or (reason, why)
         self._process.kill()
 
     def _note(self, event: WorkerEvent) -> None:
@@ -262,14 +264,15 @@ class LocalWorker:
             self._socket.close()
 
     def _note_end(self, process: subprocess.Popen[bytes], level: int) -> None:
-        how = self._killed or ("lost its device" if self._device_lost else _how(process.returncode))
+        killed = self._killed or (LOST if self._device_lost else None)
+        reason, how = killed or (None, _how(process.returncode))
         ready_s = None if self._ready_at is None else time.monotonic() - self._ready_at
-        self.life = Life(how, ready_s, self._worked, self._refusal)
+        self.life = Life(how, ready_s, self._worked, self._refusal, reason)
         about: logs.Fields = {"worker_pid": process.pid, "reason": how}
         logger.log(level, "worker ended", extra=about | {"device": self.device})
         for job_id, place in self._held.places().items():
-            reason = f"{how}; the job was {place.value}"
-            logger.warning("job lost with its worker", extra=about | {"job_id": job_id, "reason": reason})
+            told = f"{how}; the job was {place.value}"
+            logger.warning("job lost with its worker", extra=about | {"job_id": job_id, "reason": told})
         self._held.bury(how)
 
 

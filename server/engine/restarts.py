@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from server.engine.base import StartFailed
 from server.settings import EngineSettings
 
 HEALTHY_S = 60.0
 """A worker that was ready for so long has proved that it works, even if it was given nothing to do."""
+
+
+EndReason = Literal["crashed", "silent", "device_lost", "cancel_ignored", "start_failed"]
+"""Why a life ended, in a word for the metrics. `crashed` is by itself; the server ends the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,13 @@ class Life:
     """It finished a job, or the server ended it for a reason of its own."""
     refusal: StartFailed | None = None
     """What it said itself, if it could not serve."""
+    killed: EndReason | None = None
+    """Why the server ended it, if it did."""
+
+    @property
+    def reason(self) -> EndReason:
+        """Of its end."""
+        return "start_failed" if self.ready_s is None else self.killed or "crashed"
 
     @property
     def proved(self) -> bool:

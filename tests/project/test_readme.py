@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_tables_equal_the_code() -> None:
     """Routes, fields, settings, formats, the job object and every error are listed as they are."""
-    command = [sys.executable, "scripts/readme_tables.py", "--check"]
+    command = [sys.executable, "-m", "scripts.readme_tables", "--check"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -88,9 +88,17 @@ class ScriptedEngine:
         self.cancelled: list[str] = []
         self.deaf = False
         """Whether a cancel is heard and not followed."""
+        self.worker_ended: Callable[[str], None]
         self.idle_s: float | None = None
         """What is told of the device's idling when a task begins."""
         self._events: dict[str, asyncio.Queue[JobEvent]] = {}
+
+    @property
+    def up(self) -> int:
+        return self.slots if self.ready else 0
+
+    def watch(self, note: Callable[[str], None]) -> None:
+        self.worker_ended = note
 
     async def start(self) -> None: ...
 

@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from benchmarks.scrape import Scrape
 from server.engine.base import JobErrorCode
+from server.engine.restarts import EndReason
 from server.metrics import OUTCOMES, STAGES
 from tests.server.logged import writing
 from tests.server.running import Server, serving
@@ -90,6 +93,31 @@ async def test_every_end_has_its_count(server: Server) -> None:
     # The second start of a job says nothing about how long it waited.
     assert now.value("reelserve_queue_wait_seconds_count", **TEXT) == 2
     assert now.value("reelserve_queue_depth", state="queued") == 0
+
+
+async def test_workers_that_end_are_counted(server: Server) -> None:
+    """By reason, at 0 from the start; and how many are up."""
+    before = await scrape(server.client)
+    assert before.value("reelserve_workers", state="up") == before.value("reelserve_ready") == 1
+    server.engine.worker_ended("silent")
+    server.engine.ready = False
+    now = await scrape(server.client)
+    for reason in get_args(EndReason):
+        assert ("reelserve_worker_ends_total", frozenset({("reason", reason)})) in before.samples
+        grown = now.since(before, "reelserve_worker_ends_total", reason=reason)
+        assert grown == (1 if reason == "silent" else 0)
+    assert (now.value("reelserve_workers", state="up"), now.value("reelserve_ready")) == (0, 0)
+    assert now.value("reelserve_workers", state="down") == 1
+
+
+async def test_errors_of_the_database_are_counted(server: Server) -> None:
+    """By the name of their class; one that a client causes makes no label of its own."""
+    job = (await server.client.get(f"/v1/videos/{(await server.post()).json()['id']}")).json()
+    with pytest.raises(IntegrityError):
+        await server.services.store.add(await server.services.store.get(job["id"]))
+    now = await scrape(server.client)
+    assert now.value("reelserve_database_errors_total", kind="IntegrityError") == 1
+    assert now.value("reelserve_database_down_seconds") == 0
 
 
 async def test_a_stream_tells_when_its_first_piece_was_there(server: Server) -> None:

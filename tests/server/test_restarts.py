@@ -17,6 +17,14 @@ HEALTHY = Life(CRASHED, HEALTHY_S)
 NEVER_READY = Life(CRASHED, None)
 
 
+def test_an_end_has_a_word() -> None:
+    """For the metrics: who ended it, and that it never was ready before all else."""
+    ends = [Life(CRASHED, 5), Life("stopped answering", 5, killed="silent"), NEVER_READY]
+    assert [life.reason for life in ends] == ["crashed", "silent", "start_failed"]
+    late = Life("was not ready within 1 s", None, killed="start_failed")
+    assert late.reason == "start_failed"
+
+
 def test_a_worker_that_works_is_started_again_at_once() -> None:
     """A crash after a finished job, or after a while without any: always the shortest pause."""
     restarts = Restarts(SETTINGS)

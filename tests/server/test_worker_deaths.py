@@ -129,7 +129,9 @@ async def test_errors_that_the_process_survives(tmp_path: Path) -> None:
 
 async def test_who_is_to_blame(tmp_path: Path) -> None:
     """The job that was on the device. One whose tail is being encoded is a victim if it is lost."""
+    ends: list[str] = []
     async with started(cancel_timeout_s=0.5) as engine:
+        engine.watch(ends.append)
         tail = Job(engine, tmp_path, "fault:tail=2", "tail")
         await tail.said(DeviceFree)
         end = await Job(engine, tmp_path, "fault:sticky").failure()
@@ -152,6 +154,9 @@ async def test_who_is_to_blame(tmp_path: Path) -> None:
         assert (await hung.failure()).code == "cancelled"
         victim = await tail.failure()
         assert (victim.code, victim.victim) == ("worker_crashed", True)
+        assert ends[:2] == ["device_lost", "crashed"]
+        await engine.wait_ready()
+        assert ends[2:] == ["cancel_ignored"]
 
 
 async def test_a_silent_process_is_killed(tmp_path: Path) -> None:
