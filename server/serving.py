@@ -21,6 +21,7 @@ from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
 from server.engine.local import LocalEngine
 from server.errors import ApiError
+from server.heap import return_large_blocks
 from server.meaning import understand
 from server.params import Resolved, resolve
 from server.progress import JobProgress
@@ -38,6 +39,7 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
     Raises:
         StartError: the address cannot be bound, the database cannot be used, or no worker can be started.
     """
+    return_large_blocks()
     engine = LocalEngine(settings.engine, settings.model_configs)
     listener = _listen(settings)
     app = create_app(settings, engine)
