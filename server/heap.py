@@ -14,7 +14,7 @@ _M_MMAP_THRESHOLD = -3
 def return_large_blocks() -> None:
     """Have glibc return each large block as soon as it is freed; nothing happens with another C library.
 
-    By itself it raises the size from which it does so up to 32 MiB, and keeps what is smaller, for each thread:
+    By itself it raises that size up to 32 MiB, and keeps what is smaller, in each thread:
     after some large bodies the process would stay hundreds of megabytes larger.
     """
     with suppress(AttributeError, OSError):
