@@ -43,18 +43,19 @@ class Disk:
     path: Path
 
     @property
-    def _ballast(self) -> Path:
+    def ballast(self) -> Path:
+        """What fills it."""
         return self.path / "ballast"
 
     def fill(self) -> None:
         """Leave no room at all."""
-        with self._ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        with self.ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
 
     def clear(self) -> None:
         """Give the room back."""
-        self._ballast.unlink()
+        self.ballast.unlink()
 
     def read_only(self, whether: bool) -> None:
         """Refuse all writes, or no longer."""

@@ -146,3 +146,40 @@ async def test_a_forgotten_job_is_unknown(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "video_not_found")
         remix = await server.post(f"/v1/videos/{job_id}/remix")
         assert (remix.status_code, remix.json()["error"]["code"]) == (404, "video_not_found")
+
+
+async def gone_at(server: Server, path: str, code: str) -> float:
+    """When the answer became 404 with this code; until then it is 200."""
+    async with asyncio.timeout(20):
+        while (answer := await server.client.get(path)).status_code == 200:
+            await asyncio.sleep(0.01)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, code)
+    return time.time()
+
+
+async def test_expires_at_is_true(tmp_path: Path) -> None:
+    """By the running server itself: served until that second, then refused and deleted, forgotten later."""
+    async with serving(tmp_path / "data", artifacts={"ttl_s": 1}, store={"ttl_s": 2.5}) as server:
+        await server.post()
+        url = f"/v1/videos/{await server.finish()}"
+        video = (await server.client.get(url)).json()
+        assert video["completed_at"] < video["expires_at"] <= video["completed_at"] + 2
+        assert await gone_at(server, f"{url}/content", "video_expired") >= video["expires_at"]
+        async with asyncio.timeout(10):
+            while server.services.artifacts.ids():
+                await asyncio.sleep(0.01)
+        assert (await server.client.get(url)).json() == video
+        assert await gone_at(server, url, "video_not_found") >= video["completed_at"] + 2.5
+
+
+async def test_a_part_file_of_the_first_run_goes(server: Server) -> None:
+    """A worker that was killed leaves one; it is gone when the second run has made the file."""
+    await server.post()
+    job_id = await server.begun()
+    folder = server.services.artifacts.file(job_id, "video.mp4").parent
+    (folder / ".video.mp4.1a2b3c4d.part").write_bytes(b"half")
+    await server.finish()
+    async with asyncio.timeout(10):
+        while len(list(folder.iterdir())) > 1:
+            await asyncio.sleep(0.005)
+    assert (await server.client.get(f"/v1/videos/{job_id}/content")).content == b"video"

@@ -1,0 +1,58 @@
+"""The disk fills up under a real server and a real worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.disks import Disk
+from tests.e2e.requests import SMALL, make
+from tests.serving import Served, finished, start
+
+pytestmark = pytest.mark.mounts
+
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 60}
+
+
+@pytest.fixture
+def own(tmp_path: Path, disk: Disk) -> Iterator[Served]:
+    """A server whose files lie on the small disk."""
+    server = start(tmp_path / "data", "--artifacts.dir", str(disk.path / "artifacts"))
+    yield server
+    server.process.kill()
+    server.ended(5)
+
+
+def test_a_job_whose_disk_fills_up(own: Served, disk: Disk) -> None:
+    """It fails with the reason and leaves nothing; nothing more is taken, all that is there is served; and
+    room is all that the next one needs.
+    """
+    with own.client() as client:
+        before = make(client).content
+        (done,) = client.get("/v1/videos").json()["data"]
+        created = client.post("/v1/videos", json=LONG).raise_for_status().json()
+        while client.get(f"/v1/videos/{created['id']}").json()["status"] == "queued":
+            time.sleep(0.02)
+        disk.fill()
+        for path in ("/v1/videos", "/v1/videos/sync"):
+            refused = client.post(path, json=SMALL)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_failed")
+        video = finished(client, created["id"])
+        assert video["error"] == {
+            "code": "storage_failed",
+            "message": "the server could not store the file",
+        }
+        assert client.get(f"/v1/videos/{done['id']}/content").content == before
+        assert client.get("/health").status_code == 200
+        assert files(disk) == {"ballast", "video.mp4"}
+        disk.clear()
+        assert make(client).content == before
+        assert own.process.poll() is None
+
+
+def files(disk: Disk) -> set[str]:
+    """Names of all files of the disk."""
+    return {path.name for path in disk.path.rglob("*") if path.is_file()}
