@@ -1,9 +1,4 @@
-"""The streaming decoder of Wan's VAEs (z16 of Wan 2.1 and 2.2 A14B, z48 of Wan 2.2 5B).
-
-A causal convolution looks at two earlier frames of its input and no more. Each keeps just those, zeros at the
-start, so that after the first latent frame every step is the same function of (latents, caches) to
-(frames, caches), whatever has been decoded before.
-"""
+"""The decoder step by step with diffusers' own operators, for the same bits as its one-shot `decode`."""
 
 from __future__ import annotations
 
@@ -25,65 +20,25 @@ CACHE_FRAMES = 2
 """Earlier frames under a causal kernel of three."""
 
 
-class StreamingDecoder:
-    """Decodes latents step by step with a VAE's own modules; holds no state between or during decodes."""
+def stream(vae: AutoencoderKLWan, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+    """One latent frame after another, each with the operators of `AutoencoderKLWan.decode`; as that takes them."""
+    latents = vae.post_quant_conv(latents)
+    caches: list[torch.Tensor] = []
+    yield _frames(vae, latents[:, :, :1], _Step(caches, first=True))
+    for start in range(1, latents.shape[2]):
+        yield _frames(vae, latents[:, :, start : start + 1], _Step(caches))
 
-    def __init__(self, vae: AutoencoderKLWan, *, chunk: int = 1, exact: bool = False) -> None:
-        """`chunk`: latent frames a step, at least 1; more of them take more memory.
 
-        `exact`: the same bits as `AutoencoderKLWan.decode` on the same device, in the same dtype. That takes
-        one latent frame a step, whatever `chunk` says. Without it results may differ by rounding.
-        """
-        if chunk < 1:
-            raise ValueError(f"chunk is {chunk}; allowed: 1 and above")
-        self._vae = vae
-        self._chunk = 1 if exact else chunk
-
-    def decode(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Yield the frames of `latents` in order, each stretch as soon as it is finished.
-
-        `latents`: (1, z_dim, T, H, W), T ≥ 1, de-normalised as `AutoencoderKLWan.decode` takes them, in the
-        VAE's dtype, on its device. Yields (3, t, H · scale, W · scale) in [-1, 1] in that dtype: one frame
-        for the first latent frame, a step of its own, then four for each of the next `chunk` latent frames.
-
-        Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
-
-        Raises:
-            ValueError: latents of another shape.
-        """
-        allowed = (1, self._vae.config.z_dim)
-        if latents.ndim != 5 or tuple(latents.shape[:2]) != allowed or latents.shape[2] < 1:
-            raise ValueError(
-                f"latents are {tuple(latents.shape)}; allowed: {allowed} + (T ≥ 1, height, width)"
-            )
-        return self._stream(latents)
-
-    @torch.inference_mode()
-    def _stream(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
-        self._move_to_device()
-        latents = self._vae.post_quant_conv(latents)
-        caches: list[torch.Tensor] = []
-        # Nothing here may hold on to what was yielded: the next step would have to fit beside it.
-        yield self._step(latents[:, :, :1], _Step(caches, first=True))
-        for start in range(1, latents.shape[2], self._chunk):
-            yield self._step(latents[:, :, start : start + self._chunk], _Step(caches))
-
-    def _move_to_device(self) -> None:
-        """Where the VAE is offloaded: what accelerate would do before `AutoencoderKLWan.decode`."""
-        hook = getattr(self._vae, "_hf_hook", None)
-        if hook is not None:
-            hook.pre_forward(self._vae)
-
-    def _step(self, latents: torch.Tensor, step: _Step) -> torch.Tensor:
-        """(1, z_dim, t, H, W) after `post_quant_conv` to frames (3, t', H · scale, W · scale)."""
-        decoder = self._vae.decoder
-        x = _mid(decoder.mid_block, step.conv(decoder.conv_in, latents), step)
-        for block in decoder.up_blocks:
-            x = _up(block, x, step)
-        x = step.conv(decoder.conv_out, decoder.nonlinearity(decoder.norm_out(x)))
-        if self._vae.config.patch_size is not None:
-            x = unpatchify(x, patch_size=self._vae.config.patch_size)
-        return x.clamp(-1, 1)[0]
+def _frames(vae: AutoencoderKLWan, latents: torch.Tensor, step: _Step) -> torch.Tensor:
+    """(1, z_dim, 1, H, W) after `post_quant_conv` to frames (3, t, H · scale, W · scale)."""
+    decoder = vae.decoder
+    x = _mid(decoder.mid_block, step.conv(decoder.conv_in, latents), step)
+    for block in decoder.up_blocks:
+        x = _up(block, x, step)
+    x = step.conv(decoder.conv_out, decoder.nonlinearity(decoder.norm_out(x)))
+    if vae.config.patch_size is not None:
+        x = unpatchify(x, patch_size=vae.config.patch_size)
+    return x.clamp(-1, 1)[0]
 
 
 class _Step:

@@ -1,0 +1,5 @@
+"""Wan's VAE, a few frames at a time."""
+
+from pipelines.wan_vae.decoder import StreamingDecoder
+
+__all__ = ["StreamingDecoder"]

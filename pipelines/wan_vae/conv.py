@@ -1,0 +1,340 @@
+"""Our own convolution for Hopper: `conv.cu`, compiled for each shape of kernel, with weights packed for it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_SOURCE = Path(__file__).with_name("conv.cu")
+_SHARED_BYTES = 232_448
+"""Of a multiprocessor, for one block of threads."""
+_TILE_COLUMNS = 16
+_kept_in: list[Path] = []
+
+
+def keep_kernels_in(folder: Path) -> None:
+    """Keep compiled kernels there, ours and triton's, for the next start. Call before any is needed."""
+    _kept_in.append(folder)
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One way to compile `conv.cu`; its words are explained there."""
+
+    columns: int
+    """BN: output channels at once."""
+    channels: int
+    """CH: input channels at once."""
+    frames: int
+    """KT: input frames of an output frame."""
+    taps: int
+    groups: int
+
+    @property
+    def rows(self) -> int:
+        return 8 * self.groups
+
+    @property
+    def _tile_bytes(self) -> int:
+        return -(-self.channels // 8 * (self.rows + 2) * 18 * 16 // 128) * 128
+
+    @property
+    def _staging_bytes(self) -> int:
+        return self.groups * 4 * 16 * (self.columns + 8) * 2
+
+    @property
+    def stages(self) -> int:
+        left = _SHARED_BYTES - 512 - 2 * self._tile_bytes - self._staging_bytes
+        return min(12, left // (self.columns * self.channels * 2))
+
+    @property
+    def shared_bytes(self) -> int:
+        weights = self.stages * self.columns * self.channels * 2
+        return 2 * self._tile_bytes + weights + self._staging_bytes + 32 + 16 * self.stages
+
+    def source(self) -> str:
+        sums = self.columns // 2
+        registers = ", ".join(f"%{i}" for i in range(sums))
+        product = (
+            f"{{ .reg .pred p; setp.ne.b32 p, %{sums + 2}, 0; "
+            f"wgmma.mma_async.sync.aligned.m64n{self.columns}k16.f32.bf16.bf16 "
+            f"{{{registers}}}, %{sums}, %{sums + 1}, p, 1, 1, 0, 0; }}"
+        )
+        operands = ", ".join(f'"+f"(s[{i}])' for i in range(sums))
+        lines = {
+            "BN": self.columns,
+            "CH": self.channels,
+            "KT": self.frames,
+            "TAPS": self.taps,
+            "GROUPS": self.groups,
+            "STAGES": self.stages,
+            "PRODUCT": f'"{product}"',
+            "PRODUCT_SUMS(s)": operands,
+        }
+        return "".join(f"#define {name} {value}\n" for name, value in lines.items()) + _SOURCE.read_text()
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int)
+        for name in ("frames", "height", "width", "chunks", "n_tiles", "channels", "phases", "pairs")
+    ]
+
+
+def choose(out_channels: int, in_channels: int, frames: int, taps: int) -> Kernel | None:
+    """The kernel for a convolution over at least `frames` frames; None where ours does not apply or is slower.
+
+    Measured on an H200: docs/decisions/2026-11-29-fast-decode.md.
+    """
+    depth = 48 if in_channels % 48 == 0 else 64
+    if in_channels % depth:
+        return None
+    if out_channels <= 16:
+        return Kernel(8 if out_channels <= 8 else 16, depth, frames, taps, 2 if depth == 64 else 3)
+    if out_channels % 96 == 0 and out_channels <= 192 and depth == 48:
+        return Kernel(96, depth, frames, taps, 3)
+    if in_channels % 64 or out_channels % 128:
+        return None
+    ours_is_faster = taps == 4 or out_channels == 384  # the library is made for powers of two
+    return Kernel(128, 64, frames, taps, 2) if ours_is_faster else None
+
+
+def fills(x: torch.Tensor, kernel: Kernel, channels: int) -> bool:
+    """Whether a convolution of `x` (T, H, W, C) gives each multiprocessor enough tiles, so that none wait long."""
+    frames, height, width, _ = x.shape
+    tiles = frames * -(-height // kernel.rows) * -(-width // _TILE_COLUMNS) * -(-channels // kernel.columns)
+    return kernel.taps != 9 or kernel.columns != 128 or tiles >= 3 * _multiprocessors(x.device)
+
+
+@functools.cache
+def _multiprocessors(device: torch.device) -> int:
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+def packed(weight: torch.Tensor, kernel: Kernel, *, phases: bool = False) -> torch.Tensor:
+    """Weights (out, in, KT, kh, kw), or (out, in, 3, 3) with `phases`, in the order in which they are read."""
+    if phases:
+        return torch.stack([_pack(part, kernel) for part in _phases(weight)], dim=1).contiguous()
+    return _pack(weight.flatten(3) if weight.ndim == 5 else weight.flatten(2).unsqueeze(2), kernel).contiguous()
+
+
+def _pack(weight: torch.Tensor, kernel: Kernel) -> torch.Tensor:
+    """(out, in, KT, taps) to (tiles, KT, chunks, taps, CH / 8, BN, 8)."""
+    out, into, frames, taps = weight.shape
+    if missing := -out % kernel.columns:
+        weight = torch.cat([weight, weight.new_zeros(missing, *weight.shape[1:])])
+    split = weight.reshape(
+        (out + missing) // kernel.columns,
+        kernel.columns,
+        into // kernel.channels,
+        kernel.channels // 8,
+        8,
+        frames,
+        taps,
+    )
+    return split.permute(0, 5, 2, 6, 3, 1, 4)
+
+
+def _phases(weight: torch.Tensor) -> list[torch.Tensor]:
+    """A 3 × 3 kernel on a picture of doubled pixels, as four 2 × 2 kernels on the picture: (out, in, 1, 4)."""
+    exact = weight.float()
+    rows = [
+        torch.stack([exact[:, :, 0], exact[:, :, 1] + exact[:, :, 2]], dim=2),
+        torch.stack([exact[:, :, 0] + exact[:, :, 1], exact[:, :, 2]], dim=2),
+    ]
+    return [
+        torch.stack(columns, dim=3).flatten(2).unsqueeze(2).to(weight.dtype)
+        for row in rows
+        for columns in (
+            [row[..., 0], row[..., 1] + row[..., 2]],
+            [row[..., 0] + row[..., 1], row[..., 2]],
+        )
+    ]
+
+
+def convolve(
+    x: torch.Tensor,
+    earlier: torch.Tensor | None,
+    weights: torch.Tensor,
+    kernel: Kernel,
+    channels: int,
+    *,
+    phases: bool = False,
+    pairs: bool = False,
+) -> torch.Tensor:
+    """The convolution of `x`, contiguous bf16 (T, H, W, C), with `packed` weights, without a bias.
+
+    `earlier`: the frames before, (KT - 1, H, W, C); None where KT is 1. Returns (T, H, W, channels).
+    `phases`: of the picture with each pixel four times, (T, 2H, 2W, channels).
+    `pairs`: `x` is (T, H, W, 2C), the channels of two frames; 2T frames result.
+    """
+    frames, height, width, into = x.shape
+    copies = 2 if pairs else 1
+    scale = 2 if phases else 1
+    y = x.new_empty(frames * copies, height * scale, width * scale, channels)
+    shape = _Shape(
+        frames * copies,
+        height,
+        width,
+        into // copies // kernel.channels,
+        -(-channels // kernel.columns),
+        channels,
+        4 if phases else 1,
+        copies,
+    )
+    tiles = shape.n_tiles * shape.phases * shape.frames * -(-width // _TILE_COLUMNS) * -(-height // kernel.rows)
+    maps = [_map(x, kernel), _map(x if earlier is None else earlier, kernel)]
+    function = _function(kernel, x.device.index)
+    _launch(function, min(tiles, _multiprocessors(x.device)), kernel, maps, weights, y, shape)
+    return y
+
+
+def _launch(
+    function: Any,
+    grid: int,
+    kernel: Kernel,
+    maps: list[int],
+    weights: torch.Tensor,
+    y: torch.Tensor,
+    shape: _Shape,
+) -> None:
+    pointers = [ctypes.c_void_p(weights.data_ptr()), ctypes.c_void_p(y.data_ptr())]
+    arguments = (ctypes.c_void_p * 5)(
+        *maps,
+        ctypes.addressof(pointers[0]),
+        ctypes.addressof(pointers[1]),
+        ctypes.addressof(shape),
+    )
+    stream = ctypes.c_void_p(torch.cuda.current_stream(y.device).cuda_stream)
+    threads = kernel.groups * 128 + 128
+    _check(
+        _driver().cuLaunchKernel(
+            function, grid, 1, 1, threads, 1, 1, kernel.shared_bytes, stream, arguments, None
+        )
+    )
+
+
+def _map(x: torch.Tensor, kernel: Kernel) -> int:
+    """The address of a tensor map of `x` as (8 channels, width, height, frames, groups of 8 channels)."""
+    frames, height, width, channels = x.shape
+    return _cached_map(x.data_ptr(), frames, height, width, channels, kernel.channels // 8, kernel.rows + 2)[1]
+
+
+@functools.lru_cache(maxsize=1024)
+def _cached_map(
+    address: int, frames: int, height: int, width: int, channels: int, groups: int, rows: int
+) -> tuple[Any, int]:
+    room = ctypes.create_string_buffer(128 + 64)
+    at = ctypes.addressof(room) + 63 & ~63
+    dims = (ctypes.c_uint64 * 5)(8, width, height, frames, channels // 8)
+    line = width * channels * 2
+    strides = (ctypes.c_uint64 * 4)(channels * 2, line, height * line, 16)
+    box = (ctypes.c_uint32 * 5)(8, _TILE_COLUMNS + 2, rows, 1, groups)
+    steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
+    bf16, none, promote_256 = 9, 0, 3
+    _check(
+        _driver().cuTensorMapEncodeTiled(
+            ctypes.c_void_p(at),
+            bf16,
+            5,
+            ctypes.c_void_p(address),
+            dims,
+            strides,
+            box,
+            steps,
+            none,
+            none,
+            promote_256,
+            none,
+        )
+    )
+    return room, at
+
+
+@functools.cache
+def _function(kernel: Kernel, device: int) -> ctypes.c_void_p:
+    driver, module, function = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    with torch.cuda.device(device):
+        torch.cuda.current_stream().synchronize()  # there is a context now
+        _check(driver.cuModuleLoadData(ctypes.byref(module), _cubin(kernel)))
+        _check(driver.cuModuleGetFunction(ctypes.byref(function), module, b"convolve"))
+        most_shared_bytes = 8
+        _check(driver.cuFuncSetAttribute(function, most_shared_bytes, kernel.shared_bytes))
+    return function
+
+
+def _cubin(kernel: Kernel) -> bytes:
+    """Machine code of `kernel`, kept in the folder of `keep_kernels_in` if there is one."""
+    source = kernel.source().encode()
+    folder = _kept_in[-1] if _kept_in else None
+    kept = None if folder is None else folder / f"conv-{hashlib.sha256(source).hexdigest()[:32]}.cubin"
+    if kept is not None and kept.exists():
+        return kept.read_bytes()
+    code = compiled(source)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_bytes(code)
+        part.replace(kept)
+    return code
+
+
+def compiled(source: bytes, architecture: str = "sm_90a") -> bytes:
+    """`source` as machine code.
+
+    Raises:
+        RuntimeError: there is no compiler, or it refuses.
+    """
+    nvrtc = _nvrtc()
+    program = ctypes.c_void_p()
+    _accept(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"conv.cu", 0, None, None))
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
+    status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if status != 0:
+        raise RuntimeError(f"conv.cu: {log.value.decode()}")
+    _accept(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+    code = ctypes.create_string_buffer(size.value)
+    _accept(nvrtc.nvrtcGetCUBIN(program, code))
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code.raw
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+@functools.cache
+def _nvrtc() -> ctypes.CDLL:
+    """NVIDIA's run-time compiler, which torch's builds for CUDA bring along."""
+    for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise RuntimeError("NVIDIA's run-time compiler (libnvrtc) was not found")
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        text = ctypes.c_char_p()
+        _driver().cuGetErrorString(status, ctypes.byref(text))
+        raise RuntimeError(f"conv.cu: {(text.value or b'').decode()} ({status})")
+
+
+def _accept(status: int) -> None:
+    if status != 0:
+        raise RuntimeError(f"NVIDIA's run-time compiler: error {status}")

@@ -1,0 +1,204 @@
+"""One step of the streaming decoder, with everything between the convolutions in one pass each.
+
+Pictures lie channels last: contiguous (frames, height, width, channels). What a convolution adds (its bias) and
+what is added to it (the shortcut) is left to the pass that reads its result next, see `ops.Sum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own custom
+from diffusers.models.autoencoders.autoencoder_kl_wan import (
+    DupUp3D,
+    WanAttentionBlock,
+    WanCausalConv3d,
+    WanDecoder3d,
+    WanMidBlock,
+    WanResample,
+    WanResidualBlock,
+    WanResidualUpBlock,
+    WanUpBlock,
+)
+
+from pipelines.wan_vae import ops
+from pipelines.wan_vae.convs import Convs
+from pipelines.wan_vae.ops import Sum
+
+CACHE_FRAMES = 2
+"""Earlier frames under a causal kernel of three."""
+
+
+@dataclass(slots=True)
+class Window:
+    """Room for a causal convolution's next input."""
+
+    frames: torch.Tensor
+    """(T, H, W, C), to be filled."""
+    whole: torch.Tensor | None
+    """(2 + T, H, W, C): the same behind the two frames before, where the convolution needs them in one piece."""
+
+
+class Caches:
+    """The two frames before the next step's, of every causal convolution; zeros at first."""
+
+    def __init__(self, convs: Convs) -> None:
+        self.convs = convs
+        self._kept: dict[WanCausalConv3d, torch.Tensor] = {}
+
+    def window(self, conv: WanCausalConv3d, like: torch.Tensor) -> Window:
+        """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has."""
+        frames, height, width, _ = like.shape
+        if conv not in self._kept:
+            self._kept[conv] = like.new_zeros(CACHE_FRAMES, height, width, conv.in_channels)
+        if self.convs.takes(conv, like):
+            return Window(like.new_empty(frames, height, width, conv.in_channels), None)
+        whole = like.new_empty(CACHE_FRAMES + frames, height, width, conv.in_channels)
+        whole[:CACHE_FRAMES].copy_(self._kept[conv])
+        return Window(whole[CACHE_FRAMES:], whole)
+
+    def conv(self, conv: WanCausalConv3d, window: Window) -> torch.Tensor:
+        """`conv` without its bias over a filled window, to (T, H, W, channels); keeps its last frames."""
+        kept = self._kept[conv]
+        if window.whole is not None:
+            y = self.convs.library(conv, window.whole)
+            kept.copy_(window.whole[-CACHE_FRAMES:])
+            return y
+        y = self.convs.ours(conv, window.frames, kept)
+        if window.frames.shape[0] >= CACHE_FRAMES:
+            kept.copy_(window.frames[-CACHE_FRAMES:])
+        else:
+            kept[0].copy_(kept[1])
+            kept[1].copy_(window.frames[0])
+        return y
+
+
+class Step:
+    """One walk through the decoder."""
+
+    def __init__(self, decoder: WanDecoder3d, caches: Caches, *, first: bool, stretch: int) -> None:
+        """`first`: of the first latent frame, which skips the doubling in time.
+
+        `stretch`: frames (≥ 1) that the last resolution, which needs the most memory, takes at once.
+        """
+        self._decoder = decoder
+        self._caches = caches
+        self._first = first
+        self._stretch = stretch
+
+    def run(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Latents (t, h, w, z) after `post_quant_conv` to frames (t', H, W, channels), stretch by stretch."""
+        decoder = self._decoder
+        window = self._caches.window(decoder.conv_in, latents)
+        window.frames.copy_(latents)
+        value = self._mid(decoder.mid_block, Sum(self._caches.conv(decoder.conv_in, window), decoder.conv_in.bias))
+        del window
+        *blocks, last = decoder.up_blocks
+        for block in blocks[:-1]:
+            entered, value = self._residuals(block, value)
+            value = self._upsampled(block, entered, value)
+        if not blocks:
+            yield from self._ending(last, value)
+            return
+        entered, value = self._residuals(blocks[-1], value)
+        x = ops.settle(value)
+        del value
+        step = max(1, self._stretch // self._growth(blocks[-1]))
+        for start in range(0, x.shape[0], step):
+            piece = slice(start, start + step)
+            grown = self._upsampled(blocks[-1], None if entered is None else entered[piece], Sum(x[piece]))
+            yield from self._ending(last, grown)
+
+    def _growth(self, block: WanUpBlock | WanResidualUpBlock) -> int:
+        return 2 if _resample(block).mode == "upsample3d" and not self._first else 1
+
+    def _ending(self, block: WanUpBlock | WanResidualUpBlock, value: Sum) -> Iterator[torch.Tensor]:
+        decoder = self._decoder
+        _, value = self._residuals(block, value)
+        window = self._caches.window(decoder.conv_out, value.y)
+        ops.activate(value, decoder.norm_out, window.frames)
+        del value
+        y = self._caches.conv(decoder.conv_out, window)
+        del window
+        yield y.add_(decoder.conv_out.bias)
+
+    def _mid(self, block: WanMidBlock, value: Sum) -> Sum:
+        value = self._residual(block.resnets[0], value)
+        for attention, resnet in zip(block.attentions, block.resnets[1:], strict=True):
+            value = self._residual(resnet, _attention(attention, ops.settle(value)))
+        return value
+
+    def _residuals(self, block: WanUpBlock | WanResidualUpBlock, value: Sum) -> tuple[torch.Tensor | None, Sum]:
+        """What entered the block, where its shortcut needs that, and what its residual blocks make of it."""
+        entered = None
+        if isinstance(block, WanResidualUpBlock) and block.avg_shortcut is not None:
+            entered = ops.settle(value)
+        for resnet in block.resnets:
+            value = self._residual(resnet, value)
+        return entered, value
+
+    def _residual(self, block: WanResidualBlock, value: Sum) -> Sum:
+        window = self._caches.window(block.conv1, value.y)
+        ops.activate(value, block.norm1, window.frames, keep=True)
+        x = value.y
+        y = self._caches.conv(block.conv1, window)
+        del window
+        window = self._caches.window(block.conv2, y)
+        ops.activate(Sum(y, block.conv1.bias), block.norm2, window.frames)
+        del y
+        shortcut = block.conv_shortcut
+        residual = x if isinstance(shortcut, torch.nn.Identity) else _pointwise_conv(shortcut, x)
+        return Sum(self._caches.conv(block.conv2, window), block.conv2.bias, residual)
+
+    def _upsampled(
+        self, block: WanUpBlock | WanResidualUpBlock, entered: torch.Tensor | None, value: Sum
+    ) -> Sum:
+        resample = _resample(block)
+        if resample.mode == "upsample3d" and not self._first:
+            window = self._caches.window(resample.time_conv, value.y)
+            ops.settle(value, window.frames)
+            x = ops.settle(Sum(self._caches.conv(resample.time_conv, window), resample.time_conv.bias))
+            del window
+        else:
+            x = ops.settle(value)
+        conv = resample.resample[1]
+        grown = self._caches.convs.doubling(conv, x, pairs=x.shape[-1] != conv.in_channels)
+        if entered is None:
+            return Sum(grown, conv.bias)
+        assert isinstance(block, WanResidualUpBlock)
+        return Sum(grown, conv.bias, _repeated(block.avg_shortcut, entered, first=self._first))
+
+
+def _resample(block: WanUpBlock | WanResidualUpBlock) -> WanResample:
+    found = block.upsamplers[0] if isinstance(block, WanUpBlock) else block.upsampler
+    assert isinstance(found, WanResample)
+    return found
+
+
+def _pointwise_conv(conv: WanCausalConv3d, x: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, conv.weight.flatten(1), conv.bias)
+
+
+def _attention(block: WanAttentionBlock, x: torch.Tensor) -> Sum:
+    """Each frame's pixels attend to each other, with one head."""
+    frames, height, width, channels = x.shape
+    normed = ops.normalize(x, block.norm).view(frames, 1, height * width, channels)
+    qkv = F.linear(normed, block.to_qkv.weight.flatten(1), block.to_qkv.bias)
+    mixed = F.scaled_dot_product_attention(*qkv.chunk(3, dim=-1))
+    y = F.linear(mixed, block.proj.weight.flatten(1))
+    return Sum(y.view(x.shape), block.proj.bias, x)
+
+
+def _repeated(shortcut: DupUp3D, x: torch.Tensor, *, first: bool) -> torch.Tensor:
+    """Each value of (T, H, W, C) as often as the block grows; the first latent frame once in time."""
+    frames, height, width, _ = x.shape
+    time, space = shortcut.factor_t, shortcut.factor_s
+    x = x.repeat_interleave(shortcut.repeats, dim=-1)
+    x = x.view(frames, height, width, shortcut.out_channels, time, space, space)
+    x = x.permute(0, 4, 1, 5, 2, 6, 3)
+    if first:
+        x = x[:, time - 1 :]
+        time = 1
+    return x.reshape(frames * time, height * space, width * space, shortcut.out_channels)
