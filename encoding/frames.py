@@ -8,6 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
+if torch.cuda.is_available():
+    from encoding import kernels
+else:
+    kernels = None  # type: ignore[assignment]  # triton comes with torch's builds for CUDA only
+
 _RED, _GREEN, _BLUE = 0.2126, 0.7152, 0.0722
 """Weights of the primaries in BT.709 luma."""
 
@@ -43,6 +48,8 @@ def pack(frames: torch.Tensor, packing: Packing) -> torch.Tensor:
     so the finding travels with the pixels and costs no synchronization. Each frame depends on nothing but
     itself: any split of a video gives the same bytes.
     """
+    if frames.is_cuda and packing is YUV420P:
+        return kernels.yuv420(frames)
     _, count, height, width = frames.shape
     size = packing.packed_bytes(count, width, height)
     packed = torch.empty(size, dtype=torch.uint8, device=frames.device)

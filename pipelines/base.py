@@ -65,6 +65,20 @@ class ModelLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodeConfig:
+    """How a model's VAE turns latents into frames."""
+
+    chunk_frames: int | None = None
+    """Latent frames in one step; None: by the memory that is free."""
+    exact: bool = False
+    """The same bits as the reference decoder, at its speed."""
+    warm_sizes: tuple[tuple[int, int], ...] = ()
+    """Widths and heights, besides the default one, that are decoded once before the model is ready."""
+    kernels: Path | None = None
+    """A folder for compiled kernels, to keep them between starts."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """One served model as the operator configured it; None means "as the checkpoint says"."""
 
@@ -92,8 +106,7 @@ class ModelConfig:
     """`model` keeps components on the host and moves each to the device for its turn."""
     load_format: Literal["auto", "dummy"] = "auto"
     """`dummy` builds the architecture with random weights: speed and memory without the checkpoint."""
-    decode_chunk: int = 1
-    """Latent frames decoded in one step of the streaming decoder."""
+    decode: DecodeConfig = DecodeConfig()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -25,7 +27,7 @@ from pipelines.fit import trim
 from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
 from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
-from pipelines.wan_vae import StreamingDecoder
+from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
 
 NEGATIVE_PROMPT = (
     "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，"
@@ -33,6 +35,11 @@ NEGATIVE_PROMPT = (
     "手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
 )
 """The official text of Wan 2.2's `sample_neg_prompt`."""
+
+_WARM_FRAMES = 6
+"""A first latent frame, a whole step or two, and one that is not whole."""
+
+logger = logging.getLogger(__name__)
 
 _IMAGE_USE: dict[Task, ImageUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
 
@@ -43,6 +50,8 @@ def load_wan(config: ModelConfig, device: str) -> Wan:
     Raises:
         LoadFailed: missing or broken files, or a checkpoint of another family.
     """
+    if config.decode.kernels is not None:
+        keep_kernels_in(config.decode.kernels)
     try:
         pipe = _pipe(config, torch.device(device))
     except (OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError) as error:
@@ -79,8 +88,26 @@ class Wan:
         pipe.set_progress_bar_config(disable=True)
         self._pipe = pipe
         self._device = device
-        self._decoder = StreamingDecoder(pipe.vae, chunk=config.decode_chunk)
+        decode = config.decode
+        self._decoder = StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, exact=decode.exact)
         self.info = _info(pipe, config)
+        if device.type == "cuda":
+            self._warm(config)
+
+    def _warm(self, config: ModelConfig) -> None:
+        """Decode each size that is expected once, so that no request waits for what is made on first use."""
+        started = time.monotonic()
+        grid, vae = self.info.grid, self._pipe.vae
+        scale = vae.config.scale_factor_spatial
+        for width, height in dict.fromkeys(((config.width, config.height), *config.decode.warm_sizes)):
+            shape = (vae.config.z_dim, _WARM_FRAMES, grid.side(height) // scale, grid.side(width) // scale)
+            latents = torch.randn(1, *shape, dtype=vae.dtype, device=self._device)
+            for _ in self._decoder.decode(latents):
+                pass
+        torch.cuda.synchronize(self._device)
+        self._pipe.maybe_free_model_hooks()
+        torch.cuda.empty_cache()
+        logger.info("model %s: decoder warmed in %.1f s", config.id, time.monotonic() - started)
 
     @torch.inference_mode()
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:

@@ -22,7 +22,7 @@ from pydantic_settings import (
     SettingsError as SettingsSourceError,
 )
 
-from pipelines.base import ModelConfig, ModelLimits
+from pipelines.base import DecodeConfig, ModelConfig, ModelLimits
 from server.auth.settings import KeySettings
 from server.logs import LogFormat, LogLevel
 from server.webhooks.settings import WebhookSettings
@@ -218,6 +218,28 @@ def _exact_rate(value: object) -> object:
     return Fraction(str(value)) if isinstance(value, int | float | str) else value
 
 
+class DecodeSettings(Section):
+    chunk_frames: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="latent frames that are decoded in one step; `auto`: by the memory that is free"
+    )
+    exact: bool = Field(
+        False, description="frames with the same bits as diffusers' decoder makes, at a third of the speed"
+    )
+    warm_sizes: tuple[Annotated[str, Field(pattern=r"^[0-9]{1,5}x[0-9]{1,5}$")], ...] = Field(
+        (), description="sizes (`WIDTHxHEIGHT`) decoded once before the server is ready, besides the default"
+    )
+
+    def to_config(self, kernels: Path) -> DecodeConfig:
+        """As a worker takes it."""
+        sizes = (map(int, size.split("x")) for size in self.warm_sizes)
+        return DecodeConfig(
+            chunk_frames=None if self.chunk_frames == "auto" else self.chunk_frames,
+            exact=self.exact,
+            warm_sizes=tuple((width, height) for width, height in sizes),
+            kernels=kernels,
+        )
+
+
 class ModelSettings(Section):
     """One served model. What is None is taken from the checkpoint."""
 
@@ -243,12 +265,17 @@ class ModelSettings(Section):
     load_format: Literal["auto", "dummy"] = Field(
         "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
     )
-    decode_chunk: int = Field(1, ge=1, description="latent frames per step of the streaming decoder")
+    decode: DecodeSettings = DecodeSettings()
     limits: LimitSettings = Field(description="bounds of a request")
 
-    def to_config(self, base: Path) -> ModelConfig:
-        """As a worker takes it; `base` is the folder that a relative `path` starts from."""
-        values = {name: getattr(self, name) for name in type(self).model_fields if name != "limits"}
+    def to_config(self, base: Path, kernels: Path) -> ModelConfig:
+        """As a worker takes it; `base` is the folder that a relative `path` starts from.
+
+        `kernels` is where compiled kernels are kept.
+        """
+        sections = {"limits", "decode"}
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in sections}
+        values["decode"] = self.decode.to_config(kernels.absolute())
         local = base / self.path
         if local.exists():
             values["path"] = str(local.resolve())
@@ -263,6 +290,9 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(Path("data"), description="folder of the job database, uploads and finished files")
+    kernels_dir: Path | None = Field(
+        None, description="folder of compiled GPU kernels, kept between starts; default: in `data_dir`"
+    )
     fixed_latent_path: Path | None = Field(
         None,
         description="initial noise for every request (`.pt` or `.safetensors`); "
@@ -310,6 +340,10 @@ class Settings(BaseSettings):
         return self.artifacts.dir if self.artifacts.dir is not None else self.data_dir / "artifacts"
 
     @property
+    def kernels_folder(self) -> Path:
+        return self.kernels_dir if self.kernels_dir is not None else self.data_dir / "kernels"
+
+    @property
     def uploads_dir(self) -> Path:
         return self.data_dir / "uploads"
 
@@ -323,7 +357,7 @@ class Settings(BaseSettings):
 
     @property
     def model_configs(self) -> tuple[ModelConfig, ...]:
-        return tuple(model.to_config(self.config_dir) for model in self.models)
+        return tuple(model.to_config(self.config_dir, self.kernels_folder) for model in self.models)
 
 
 def default_config() -> Path:

@@ -1,4 +1,4 @@
-"""Our own convolution for Hopper: `conv.cu`, compiled for each shape of kernel, with weights packed for it."""
+"""Our convolution for Hopper: `conv.cu`, compiled for each kind of kernel, with weights packed for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _kept_in: list[Path] = []
 
 def keep_kernels_in(folder: Path) -> None:
     """Keep compiled kernels there, ours and triton's, for the next start. Call before any is needed."""
-    _kept_in.append(folder)
+    if folder not in _kept_in:
+        _kept_in.append(folder)
     os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
 
 
@@ -90,7 +91,7 @@ class _Shape(ctypes.Structure):
 
 
 def choose(out_channels: int, in_channels: int, frames: int, taps: int) -> Kernel | None:
-    """The kernel for a convolution over at least `frames` frames; None where ours does not apply or is slower.
+    """The kernel for a convolution of so many channels and taps; None where ours is not faster.
 
     Measured on an H200: docs/decisions/2026-11-29-fast-decode.md.
     """
@@ -108,7 +109,7 @@ def choose(out_channels: int, in_channels: int, frames: int, taps: int) -> Kerne
 
 
 def fills(x: torch.Tensor, kernel: Kernel, channels: int) -> bool:
-    """Whether a convolution of `x` (T, H, W, C) gives each multiprocessor enough tiles, so that none wait long."""
+    """Whether a convolution of `x` (T, H, W, C) gives the multiprocessors enough tiles to share evenly."""
     frames, height, width, _ = x.shape
     tiles = frames * -(-height // kernel.rows) * -(-width // _TILE_COLUMNS) * -(-channels // kernel.columns)
     return kernel.taps != 9 or kernel.columns != 128 or tiles >= 3 * _multiprocessors(x.device)
@@ -121,10 +122,10 @@ def _multiprocessors(device: torch.device) -> int:
 
 
 def packed(weight: torch.Tensor, kernel: Kernel, *, phases: bool = False) -> torch.Tensor:
-    """Weights (out, in, KT, kh, kw), or (out, in, 3, 3) with `phases`, in the order in which they are read."""
+    """Weights (out, in, KT, kh, kw), or (out, in, 3, 3) with `phases`, in the order of their use."""
     if phases:
         return torch.stack([_pack(part, kernel) for part in _phases(weight)], dim=1).contiguous()
-    return _pack(weight.flatten(3) if weight.ndim == 5 else weight.flatten(2).unsqueeze(2), kernel).contiguous()
+    return _pack(weight.flatten(3), kernel).contiguous()
 
 
 def _pack(weight: torch.Tensor, kernel: Kernel) -> torch.Tensor:
@@ -145,7 +146,7 @@ def _pack(weight: torch.Tensor, kernel: Kernel) -> torch.Tensor:
 
 
 def _phases(weight: torch.Tensor) -> list[torch.Tensor]:
-    """A 3 × 3 kernel on a picture of doubled pixels, as four 2 × 2 kernels on the picture: (out, in, 1, 4)."""
+    """A 3 × 3 kernel over doubled pixels as four 2 × 2 kernels over the pixels: (out, in, 1, 4) each."""
     exact = weight.float()
     rows = [
         torch.stack([exact[:, :, 0], exact[:, :, 1] + exact[:, :, 2]], dim=2),
@@ -191,7 +192,8 @@ def convolve(
         4 if phases else 1,
         copies,
     )
-    tiles = shape.n_tiles * shape.phases * shape.frames * -(-width // _TILE_COLUMNS) * -(-height // kernel.rows)
+    spots = -(-width // _TILE_COLUMNS) * -(-height // kernel.rows)
+    tiles = shape.n_tiles * shape.phases * shape.frames * spots
     maps = [_map(x, kernel), _map(x if earlier is None else earlier, kernel)]
     function = _function(kernel, x.device.index)
     _launch(function, min(tiles, _multiprocessors(x.device)), kernel, maps, weights, y, shape)
@@ -226,7 +228,8 @@ def _launch(
 def _map(x: torch.Tensor, kernel: Kernel) -> int:
     """The address of a tensor map of `x` as (8 channels, width, height, frames, groups of 8 channels)."""
     frames, height, width, channels = x.shape
-    return _cached_map(x.data_ptr(), frames, height, width, channels, kernel.channels // 8, kernel.rows + 2)[1]
+    groups, rows = kernel.channels // 8, kernel.rows + 2
+    return _cached_map(x.data_ptr(), frames, height, width, channels, groups, rows)[1]
 
 
 @functools.lru_cache(maxsize=1024)

@@ -21,7 +21,7 @@ CACHE_FRAMES = 2
 
 
 def stream(vae: AutoencoderKLWan, latents: torch.Tensor) -> Iterator[torch.Tensor]:
-    """One latent frame after another, each with the operators of `AutoencoderKLWan.decode`; as that takes them."""
+    """Latents as `AutoencoderKLWan.decode` takes them to frames, one latent frame after another."""
     latents = vae.post_quant_conv(latents)
     caches: list[torch.Tensor] = []
     yield _frames(vae, latents[:, :, :1], _Step(caches, first=True))

@@ -1,13 +1,14 @@
 """One step of the streaming decoder, with everything between the convolutions in one pass each.
 
-Pictures lie channels last: contiguous (frames, height, width, channels). What a convolution adds (its bias) and
-what is added to it (the shortcut) is left to the pass that reads its result next, see `ops.Sum`.
+Pictures lie channels last: contiguous (frames, height, width, channels). What a convolution adds (its bias)
+and what is added to it (the shortcut) is left to the pass that reads its result next, see `ops.Sum`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
@@ -27,6 +28,8 @@ from pipelines.wan_vae import ops
 from pipelines.wan_vae.convs import Convs
 from pipelines.wan_vae.ops import Sum
 
+UpBlock: TypeAlias = "WanUpBlock | WanResidualUpBlock"
+
 CACHE_FRAMES = 2
 """Earlier frames under a causal kernel of three."""
 
@@ -38,7 +41,7 @@ class Window:
     frames: torch.Tensor
     """(T, H, W, C), to be filled."""
     whole: torch.Tensor | None
-    """(2 + T, H, W, C): the same behind the two frames before, where the convolution needs them in one piece."""
+    """(2 + T, H, W, C): behind the two frames before, where the convolution needs them in one piece."""
 
 
 class Caches:
@@ -59,8 +62,8 @@ class Caches:
         whole[:CACHE_FRAMES].copy_(self._kept[conv])
         return Window(whole[CACHE_FRAMES:], whole)
 
-    def conv(self, conv: WanCausalConv3d, window: Window) -> torch.Tensor:
-        """`conv` without its bias over a filled window, to (T, H, W, channels); keeps its last frames."""
+    def conv(self, conv: WanCausalConv3d, window: Window) -> Sum:
+        """`conv` over a filled window, to (T, H, W, channels); keeps its last frames."""
         kept = self._kept[conv]
         if window.whole is not None:
             y = self.convs.library(conv, window.whole)
@@ -93,7 +96,7 @@ class Step:
         decoder = self._decoder
         window = self._caches.window(decoder.conv_in, latents)
         window.frames.copy_(latents)
-        value = self._mid(decoder.mid_block, Sum(self._caches.conv(decoder.conv_in, window), decoder.conv_in.bias))
+        value = self._mid(decoder.mid_block, self._caches.conv(decoder.conv_in, window))
         del window
         *blocks, last = decoder.up_blocks
         for block in blocks[:-1]:
@@ -111,10 +114,10 @@ class Step:
             grown = self._upsampled(blocks[-1], None if entered is None else entered[piece], Sum(x[piece]))
             yield from self._ending(last, grown)
 
-    def _growth(self, block: WanUpBlock | WanResidualUpBlock) -> int:
+    def _growth(self, block: UpBlock) -> int:
         return 2 if _resample(block).mode == "upsample3d" and not self._first else 1
 
-    def _ending(self, block: WanUpBlock | WanResidualUpBlock, value: Sum) -> Iterator[torch.Tensor]:
+    def _ending(self, block: UpBlock, value: Sum) -> Iterator[torch.Tensor]:
         decoder = self._decoder
         _, value = self._residuals(block, value)
         window = self._caches.window(decoder.conv_out, value.y)
@@ -122,7 +125,7 @@ class Step:
         del value
         y = self._caches.conv(decoder.conv_out, window)
         del window
-        yield y.add_(decoder.conv_out.bias)
+        yield ops.settle(y)
 
     def _mid(self, block: WanMidBlock, value: Sum) -> Sum:
         value = self._residual(block.resnets[0], value)
@@ -130,7 +133,7 @@ class Step:
             value = self._residual(resnet, _attention(attention, ops.settle(value)))
         return value
 
-    def _residuals(self, block: WanUpBlock | WanResidualUpBlock, value: Sum) -> tuple[torch.Tensor | None, Sum]:
+    def _residuals(self, block: UpBlock, value: Sum) -> tuple[torch.Tensor | None, Sum]:
         """What entered the block, where its shortcut needs that, and what its residual blocks make of it."""
         entered = None
         if isinstance(block, WanResidualUpBlock) and block.avg_shortcut is not None:
@@ -145,33 +148,31 @@ class Step:
         x = value.y
         y = self._caches.conv(block.conv1, window)
         del window
-        window = self._caches.window(block.conv2, y)
-        ops.activate(Sum(y, block.conv1.bias), block.norm2, window.frames)
+        window = self._caches.window(block.conv2, y.y)
+        ops.activate(y, block.norm2, window.frames)
         del y
         shortcut = block.conv_shortcut
-        residual = x if isinstance(shortcut, torch.nn.Identity) else _pointwise_conv(shortcut, x)
-        return Sum(self._caches.conv(block.conv2, window), block.conv2.bias, residual)
+        made = self._caches.conv(block.conv2, window)
+        made.residual = x if isinstance(shortcut, torch.nn.Identity) else _pointwise_conv(shortcut, x)
+        return made
 
-    def _upsampled(
-        self, block: WanUpBlock | WanResidualUpBlock, entered: torch.Tensor | None, value: Sum
-    ) -> Sum:
+    def _upsampled(self, block: UpBlock, entered: torch.Tensor | None, value: Sum) -> Sum:
         resample = _resample(block)
         if resample.mode == "upsample3d" and not self._first:
             window = self._caches.window(resample.time_conv, value.y)
             ops.settle(value, window.frames)
-            x = ops.settle(Sum(self._caches.conv(resample.time_conv, window), resample.time_conv.bias))
+            x = ops.settle(self._caches.conv(resample.time_conv, window))
             del window
         else:
             x = ops.settle(value)
         conv = resample.resample[1]
         grown = self._caches.convs.doubling(conv, x, pairs=x.shape[-1] != conv.in_channels)
-        if entered is None:
-            return Sum(grown, conv.bias)
-        assert isinstance(block, WanResidualUpBlock)
-        return Sum(grown, conv.bias, _repeated(block.avg_shortcut, entered, first=self._first))
+        if entered is not None:
+            grown.residual = _repeated(block.avg_shortcut, entered, first=self._first)
+        return grown
 
 
-def _resample(block: WanUpBlock | WanResidualUpBlock) -> WanResample:
+def _resample(block: UpBlock) -> WanResample:
     found = block.upsamplers[0] if isinstance(block, WanUpBlock) else block.upsampler
     assert isinstance(found, WanResample)
     return found
@@ -186,9 +187,10 @@ def _attention(block: WanAttentionBlock, x: torch.Tensor) -> Sum:
     frames, height, width, channels = x.shape
     normed = ops.normalize(x, block.norm).view(frames, 1, height * width, channels)
     qkv = F.linear(normed, block.to_qkv.weight.flatten(1), block.to_qkv.bias)
-    mixed = F.scaled_dot_product_attention(*qkv.chunk(3, dim=-1))
-    y = F.linear(mixed, block.proj.weight.flatten(1))
-    return Sum(y.view(x.shape), block.proj.bias, x)
+    query, key, value = qkv.chunk(3, dim=-1)
+    mixed = F.scaled_dot_product_attention(query, key, value)
+    y = F.linear(mixed, block.proj.weight.flatten(1), block.proj.bias)
+    return Sum(y.view(x.shape), residual=x)
 
 
 def _repeated(shortcut: DupUp3D, x: torch.Tensor, *, first: bool) -> torch.Tensor:

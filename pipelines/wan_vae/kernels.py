@@ -6,14 +6,14 @@ All are bound by memory: sums, norms and SiLU are computed in float32 and rounde
 from __future__ import annotations
 
 import torch
-import triton  # type: ignore[import-untyped,import-not-found,unused-ignore]  # not in torch's CPU builds
-import triton.language as tl  # type: ignore[import-untyped,import-not-found,unused-ignore]
+import triton
+import triton.language as tl
 
 _ELEMENTS = 4096
 """Of one program: enough loads in flight for each of its warps."""
 
 
-@triton.jit  # type: ignore[misc,unused-ignore]
+@triton.jit  # type: ignore[untyped-decorator]
 def _pointwise(  # type: ignore[no-untyped-def]  # triton's types are its own
     y,
     bias,
@@ -89,7 +89,7 @@ def pointwise(
     )
 
 
-@triton.jit  # type: ignore[misc,unused-ignore]
+@triton.jit  # type: ignore[untyped-decorator]
 def _doubled(  # type: ignore[no-untyped-def]
     x,
     out,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKLWan
@@ -26,25 +27,24 @@ class Plan:
     stretch: int
 
 
-def plan(vae: AutoencoderKLWan, latents: torch.Tensor, chunk: int | None) -> Plan:
-    """The sizes for `latents` (1, z_dim, T, H, W) on their device.
+def plan(vae: AutoencoderKLWan, latents: torch.Tensor, chunk: int | None, free: int | None = None) -> Plan:
+    """The sizes for `latents` (1, z_dim, T, H, W), with `free` bytes of memory (None: as the device says).
 
     The rule: with `chunk` given, that; else the largest of 4, 2 and 1 latent frames that takes at most
     `DEFAULT_BYTES` and at most what is free. If even one takes more than is free, the last resolution, which
-    takes the most, goes two frames or one at a time.
+    takes the most, goes two frames or one at a time. On the host one latent frame makes a step.
     """
-    if not latents.is_cuda:
-        return Plan(chunk or 1, 4 * (chunk or 1))
-    free = _free_bytes(latents.device)
+    if free is None:
+        if not latents.is_cuda:
+            return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1))
+        free = _free_bytes(latents.device)
     allowed = min(DEFAULT_BYTES, free)
     for wanted in _CHUNKS if chunk is None else (chunk,):
         if needed_bytes(vae, latents, Plan(wanted, _STRETCHES[0])) <= allowed:
             return Plan(wanted, _STRETCHES[0])
     wanted = chunk or 1
-    fitting = (
-        size for size in _STRETCHES if needed_bytes(vae, latents, Plan(wanted, size)) <= free
-    )
-    return Plan(wanted, next(fitting, 1))
+    sizes = [Plan(wanted, stretch) for stretch in _STRETCHES]
+    return next((size for size in sizes if needed_bytes(vae, latents, size) <= free), sizes[-1])
 
 
 def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> int:
@@ -72,16 +72,15 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
                 held = pixels * resample.dim * frames
                 frames = min(frames, sizes.stretch)
             pixels *= 4
-            worst = max(worst, held + pixels * frames * (resample.dim + 2 * resample.resample[1].out_channels))
+            conv = resample.resample[1]
+            worst = max(worst, held + pixels * frames * (resample.dim + 2 * conv.out_channels))
     caches += _cache_values(decoder.conv_out, pixels)
     return int((caches + worst) * latents.element_size() * _MARGIN)
 
 
-def _upsampler(block: torch.nn.Module) -> torch.nn.Module:
+def _upsampler(block: torch.nn.Module) -> Any:
     upsamplers = getattr(block, "upsamplers", None)
-    found = block.upsampler if upsamplers is None else upsamplers[0]
-    assert isinstance(found, torch.nn.Module)
-    return found
+    return block.upsampler if upsamplers is None else upsamplers[0]
 
 
 def _cache_values(module: torch.nn.Module, pixels: int) -> int:

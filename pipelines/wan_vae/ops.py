@@ -1,7 +1,7 @@
 """What the streaming decoder does between its convolutions, each in one pass over memory.
 
-Pictures lie channels last throughout: contiguous (frames, height, width, channels). On a CUDA device these are
-kernels of `pipelines.wan_vae.kernels`; elsewhere plain torch, which is also what the kernels are tested against.
+Pictures lie channels last throughout: contiguous (frames, height, width, channels). On a CUDA device these
+are kernels of `pipelines.wan_vae.kernels`; elsewhere plain torch, which the kernels are tested against.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ else:
 class Sum:
     """The value `y + bias + residual`, not added up yet: whoever reads `y` anyway adds the rest on the way.
 
-    `y`: (T, H, W, C), which `settle` and `activate` overwrite with the value. `bias`: (C,). `residual`: as `y`.
+    `y`: (T, H, W, C), which `settle` and `activate` overwrite with the value. `bias`: (C,). `residual`: as
+    `y`.
     """
 
     y: torch.Tensor
@@ -51,8 +52,7 @@ def activate(value: Sum, norm: WanRMS_norm, out: torch.Tensor, *, keep: bool = F
 
 def normalize(x: torch.Tensor, norm: WanRMS_norm) -> torch.Tensor:
     """The norm alone: in float32, rounded once."""
-    scaled = F.normalize(x.float(), dim=-1) * (norm.scale * norm.gamma.flatten().float())
-    return scaled.to(x.dtype)
+    return _normalized(x.float(), norm).to(x.dtype)
 
 
 def doubled(x: torch.Tensor, *, pairs: bool) -> torch.Tensor:
@@ -69,15 +69,22 @@ def doubled(x: torch.Tensor, *, pairs: bool) -> torch.Tensor:
     return x.reshape(frames * copies, 2 * height, 2 * width, channels // copies)
 
 
+def _normalized(x: torch.Tensor, norm: WanRMS_norm) -> torch.Tensor:
+    scaled: torch.Tensor = F.normalize(x, dim=-1) * (norm.scale * norm.gamma.flatten().float())
+    return scaled
+
+
 def _pointwise(value: Sum, norm: WanRMS_norm | None, out: torch.Tensor | None, *, keep: bool) -> None:
     if value.y.is_cuda:
         gamma = None if norm is None else norm.gamma
         kernels.pointwise(value.y, value.bias, value.residual, gamma, out, keep=keep)
         return
-    total = value.y if value.bias is None else value.y + value.bias
+    total = value.y.float()  # which copies nothing that is float32 already
+    if value.bias is not None:
+        total = total + value.bias
     if value.residual is not None:
         total = total + value.residual
     if keep:
         value.y.copy_(total)
     if out is not None:
-        out.copy_(total if norm is None else F.silu(normalize(total, norm)))
+        out.copy_(total if norm is None else F.silu(_normalized(total, norm)))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.base import DecodeConfig
 from server.settings import SettingsError, default_config, leaves, load
 
 TINY = Path("configs/tiny.yaml")
@@ -22,6 +23,11 @@ models:
     guidance_scale: 0
     guidance_scale_2: 0.0
     limits: {{max_pixels: 10000, max_num_frames: 10}}
+"""
+
+
+DECODE = """
+    decode: {decode}
 """
 
 
@@ -120,3 +126,22 @@ def test_every_setting_says_what_it_is() -> None:
     """The README's table and the command's help are made from it."""
     assert all(field.description for _, field in leaves())
     assert "server.port" in dict(leaves())
+
+
+def test_a_model_says_how_it_is_decoded(tmp_path: Path) -> None:
+    """`auto` leaves the steps to the memory; kernels are kept with the data unless a folder is named."""
+    given = "{chunk_frames: 2, exact: true, warm_sizes: [832x480]}"
+    settings = load(write(tmp_path, ONE_MODEL + DECODE, decode=given))
+    kernels = (settings.data_dir / "kernels").absolute()
+    assert settings.model_configs[0].decode == DecodeConfig(2, True, ((832, 480),), kernels)
+    settings = load(write(tmp_path, f"kernels_dir: {tmp_path}\n" + ONE_MODEL))
+    assert settings.model_configs[0].decode == DecodeConfig(None, False, (), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "given", ["{chunk_frames: 0}", "{chunk_frames: all}", "{warm_sizes: [480p]}", "{chunk: 1}"]
+)
+def test_a_misspelt_way_of_decoding_is_refused(tmp_path: Path, given: str) -> None:
+    """The message names the setting."""
+    with pytest.raises(SettingsError, match=r"decode\.(chunk_frames|warm_sizes|chunk)"):
+        load(write(tmp_path, ONE_MODEL + DECODE, decode=given))
