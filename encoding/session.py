@@ -8,8 +8,10 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextvars import copy_context
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -64,9 +66,9 @@ class Session:
         self._error: EncodingError | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(writer, part), name=f"encode {spec.path.name}", daemon=True
-        )
+        # In the context of whoever opened it: what is logged from there on has the same fields.
+        run = partial(copy_context().run, self._run, writer, part)
+        self._thread = threading.Thread(target=run, name=f"encode {spec.path.name}", daemon=True)
         self._part = part
         self._thread.start()
 

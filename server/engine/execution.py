@@ -111,6 +111,7 @@ class Execution:
             self._send(Started(self.task.job_id, idle_s))
             self._generate(pipeline)
             self._generation = time.monotonic() - started
+            logger.info("job has left the device", extra={"seconds": round(self._generation, 4)})
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this job and no other
             for sink in self._sinks:
                 sink.abort()

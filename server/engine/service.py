@@ -84,10 +84,12 @@ class Service:
         free_at: float | None = None
         while (execution := self._next(device)) is not None:
             idle_s = None if free_at is None else time.monotonic() - free_at
-            execution.run(pipelines[execution.task.params.model], idle_s)
-            free_at, failed, job_id = execution.free_at, execution.failed, execution.task.job_id
-            del execution  # and with it the tensors that a failure's traceback holds
-            device.log_peak(job_id)
+            job_id, model = execution.task.job_id, execution.task.params.model
+            with logs.about(job_id=job_id, model=model):
+                execution.run(pipelines[model], idle_s)
+                free_at, failed = execution.free_at, execution.failed
+                del execution  # and with it the tensors that a failure's traceback holds
+                device.log_peak(job_id)
             if failed and not self._lost.is_set():
                 self._tidy(device)
 
