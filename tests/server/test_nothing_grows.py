@@ -12,8 +12,10 @@ from server.services import Services
 from tests.server.running import Server, serving
 
 WARM, MORE = 60, 240
-OBJECTS_A_JOB = 0.2
-"""Fewer than any leak: one kept object a job is 1."""
+OBJECTS_A_JOB = 0.5
+"""More than caches that fill up, and fewer than any leak: one kept object a job is 1."""
+BOUNDED = "weakref.ReferenceType"
+"""Each connection of sqlite3 keeps those of up to 200 dead cursors."""
 
 
 def sizes(services: Services) -> dict[str, int]:
@@ -64,7 +66,9 @@ def objects() -> Counter[str]:
     """What there is, by type, without what is garbage."""
     for _ in range(3):
         gc.collect()
-    return Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+    found = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
+    del found[BOUNDED]
+    return found
 
 
 async def test_hundreds_of_jobs_leave_nothing_behind(tmp_path: Path) -> None:
