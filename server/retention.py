@@ -101,6 +101,11 @@ class Keeper:
         self._one_round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def holding(self) -> int:
+        """Of how many jobs it keeps something on the disk, and so their names in memory."""
+        return len(self._kept)
+
     async def sweep(self) -> None:
         """Remove what a killed server left behind, and what is overdue. Nothing may be running yet."""
         ids = {*await asyncio.to_thread(self._artifacts.ids), *await asyncio.to_thread(self._uploads.ids)}
