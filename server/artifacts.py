@@ -123,8 +123,13 @@ class JobFolders:
         for job_id in others:
             self.remove(job_id)
         for job_id in self.ids():
-            self._drop(job_id, f"*{_PART}")
-            self.measure(job_id)
+            try:
+                self._drop(job_id, f"*{_PART}")
+                self.measure(job_id)
+            except OSError as error:  # no reason not to start
+                logger.error(
+                    "files cannot be counted", extra={"job_id": job_id, "error": type(error).__name__}
+                )
         return len(others)
 
     def _drop(self, job_id: str, pattern: str) -> None:

@@ -16,6 +16,7 @@ from server.errors import (
     NotFound,
     PreviewFailed,
     RangeNotSatisfiable,
+    StorageUnavailable,
     VideoExpired,
     VideoFailed,
     VideoNotReady,
@@ -36,6 +37,7 @@ REFUSALS = (
     FileMissing,
     RangeNotSatisfiable,
     PreviewFailed,
+    StorageUnavailable,
 )
 
 
