@@ -13,7 +13,15 @@ from sqlalchemy.exc import DBAPIError
 
 from server.database import Beside, uninterrupted
 from server.engine.base import DeviceFree, Engine, Failed, Finished, Fragment, JobEvent, Progress, Started
-from server.errors import IllegalMove, KeyBusy, NotFound, NotReady, QueueFull, StoreUnavailable
+from server.errors import (
+    IllegalMove,
+    KeyBusy,
+    NotFound,
+    NotReady,
+    QueueFull,
+    StorageUnavailable,
+    StoreUnavailable,
+)
 from server.jobs import Job, JobError, JobStatus
 from server.ledger import Ledger
 from server.live import LiveJob, Signal, Slot
@@ -156,6 +164,7 @@ class Dispatcher:
         Raises:
             NotFound: there is none.
             IllegalMove: it had already ended.
+            StorageUnavailable: its end cannot be written now; it will be as soon as that works.
         """
         live = self._live.get(job_id)
         if live is None:
@@ -164,35 +173,56 @@ class Dispatcher:
         live.cancelled = live.cancelled or error
         if self._queue.remove(job_id):
             await live.stored.wait()
-            await self._fail(live, live.cancelled)
+            self._spawn(self._fail(live, live.cancelled))
         else:
             await self._engine.cancel(job_id)
-            await live.ended.wait()
+        await self._ended(live)
         job = await self._ledger.store.get(job_id)
         if job.status is JobStatus.COMPLETED:  # it was faster
             raise IllegalMove(f"video {job_id} is completed and cannot be cancelled any more")
         return job
 
     async def abandon(self, job_id: str, error: JobError = CANCELLED) -> None:
-        """Stop a job that nobody waits for any more, if it has not ended by itself."""
+        """Stop a job that nobody waits for any more, if it has not ended by itself.
+
+        Raises:
+            StorageUnavailable: as `cancel` does.
+        """
         with contextlib.suppress(IllegalMove, NotFound):
             await self.cancel(job_id, error)
 
     def abandon_soon(self, job_id: str, error: JobError = CANCELLED) -> None:
         """`abandon` from where nothing can be awaited."""
-        self._spawn(self.abandon(job_id, error))
+
+        async def abandon() -> None:
+            with contextlib.suppress(StorageUnavailable):
+                await self.abandon(job_id, error)
+
+        self._spawn(abandon())
 
     async def delete(self, job_id: str) -> None:
         """Stop a job if it runs, and forget it and its files.
 
         Raises:
             NotFound: there is none.
+            StorageUnavailable: as `cancel` does.
         """
         try:
             await self.cancel(job_id)
         except IllegalMove:
             logger.debug("job had ended before its deletion", extra={"job_id": job_id})
         await self._ledger.delete(job_id)
+
+    async def _ended(self, live: LiveJob) -> None:
+        """Return when the job has ended, or raise while that cannot be written."""
+        waiting = [asyncio.create_task(event.wait()) for event in (live.ended, live.refused)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        if not live.ended.is_set():
+            raise StorageUnavailable
 
     async def _resume(self, job: Job) -> None:
         live = self._live[job.id] = LiveJob(job)

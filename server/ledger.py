@@ -21,8 +21,9 @@ from server.journal import Journal
 from server.live import LiveJob
 from server.metrics import Metrics
 from server.pace import Pace
+from server.persist import persistently
 from server.retention import Limits
-from server.storage import is_storage_error, persistently
+from server.storage import is_storage_error
 from server.store import Store
 
 logger = logging.getLogger("reelserve.jobs")
@@ -77,14 +78,14 @@ class Ledger:
     async def begin(self, live: LiveJob, event: Started) -> None:
         """A worker has begun the job."""
         live.job = await self._move(
-            live.job.id, JobStatus.IN_PROGRESS, started_us=_now_us(), attempts=live.job.attempts + 1
+            live, JobStatus.IN_PROGRESS, started_us=_now_us(), attempts=live.job.attempts + 1
         )
         self.journal.started(live.job, event.idle_s)
 
     async def put_back(self, live: LiveJob, *, counts: bool) -> None:
         """Queue a running job again. Unless it `counts`, it is as if it had not been begun."""
         attempts = live.job.attempts if counts else max(live.job.attempts - 1, 0)
-        live.job = await self._move(live.job.id, JobStatus.QUEUED, started_us=None, attempts=attempts)
+        live.job = await self._move(live, JobStatus.QUEUED, started_us=None, attempts=attempts)
         await asyncio.to_thread(self._empty_folder, live.job.id)
         live.restart()
         self.journal.queued_again(live.job)
@@ -100,7 +101,7 @@ class Ledger:
         }
         files = tuple(StoredFile(artifact.path.name, artifact.size_bytes) for artifact in event.artifacts)
         live.job = await self._move(
-            live.job.id,
+            live,
             JobStatus.COMPLETED,
             completed_us=completed,
             expires_us=self._limits.expires_us(completed),
@@ -115,7 +116,7 @@ class Ledger:
         """It ended without a result; nothing of it stays but its record."""
         try:
             live.job = await self._move(
-                live.job.id,
+                live,
                 JobStatus.FAILED,
                 completed_us=_now_us(),
                 error=error,
@@ -150,12 +151,12 @@ class Ledger:
         self.artifacts.remove(job_id)
         self._uploads.remove(job_id)
 
-    async def _move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
-        """As the store does it; while storage refuses, again and again: a job that has ended is not lost, and
-        its files stand meanwhile.
+    async def _move(self, live: LiveJob, status: JobStatus, **changes: Any) -> Job:
+        """As the store does it, and while the database takes nothing, again and again: a job that has ended
+        is not lost, and its files stand meanwhile.
         """
-        move = partial(self.store.move, job_id, status, **changes)
-        return await (persistently(move, job_id) if self.patient else move())
+        move = partial(self.store.move, live.job.id, status, **changes)
+        return await (persistently(move, live) if self.patient else move())
 
     def _make_folder(self, job_id: str) -> None:
         if self.artifacts.free_bytes < self._min_free_bytes:

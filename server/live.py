@@ -21,6 +21,8 @@ class LiveJob:
         """Pieces of a streamed job as they are made; None after the last one."""
         self.stored = asyncio.Event()
         """Set when the store knows the job, or has refused it; nothing else happens to it before."""
+        self.refused = asyncio.Event()
+        """Set while the store cannot write what has become of it."""
         self.cancelled: JobError | None = None
         """Why it is to end, wherever on its way it is."""
         self.waiters = 0

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+from typing import NoReturn
 
 import httpx
 import pytest
 from PIL import Image
+from sqlalchemy.exc import OperationalError
 
+from server.store import Store
 from tests.disks import Disk
 from tests.encoding.clips import describe, encode, smooth
 from tests.server.pictures import encoded
+from tests.server.receiver import receiving
 from tests.server.running import Server, serving
+from tests.server.scripted import new_job
+from tests.server.test_webhooks import sending, webhook
 
 pytestmark = pytest.mark.mounts
 
@@ -54,6 +60,12 @@ async def fill_the_database(server: Server) -> int:
             taken += 1
         refused(answer)
     return taken
+
+
+async def add_for_ever(store: Store, prompt: str) -> NoReturn:
+    """Add jobs, as many as there is room for."""
+    while True:
+        await store.add(new_job(prompt=prompt))
 
 
 async def running(server: Server) -> str:
@@ -135,8 +147,8 @@ async def test_a_job_that_ends_meanwhile_is_not_lost(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its files stand until the database can be told that they do; the same for one that failed."""
-    monkeypatch.setattr("server.storage.FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr("server.storage.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
     url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
     data = disk.path.parent / "data"
     async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
@@ -165,11 +177,60 @@ async def test_a_job_that_ends_meanwhile_is_not_lost(
         assert (await server.services.store.get(failed)).status == "failed"
 
 
+async def test_a_cancelled_job_whose_end_cannot_be_written(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped, and the client told that this is not on record; it is as soon as there is room."""
+    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
+    url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
+    data = disk.path.parent / "data"
+    async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
+        jobs = [await running(server), (await server.post()).json()["id"]]
+        disk.fill()
+        await fill_the_database(server)
+        for job_id in jobs:
+            refused(await server.client.post(f"/v1/videos/{job_id}/cancel"))
+            refused(await server.client.delete(f"/v1/videos/{job_id}"))
+        assert server.engine.cancelled[0] == jobs[0]
+        lives = [server.services.dispatcher.live(job_id) for job_id in jobs]
+        disk.clear()
+        for live in lives:
+            assert live is not None
+            async with asyncio.timeout(10):
+                await live.ended.wait()
+        for job_id in jobs:
+            assert (await server.client.get(f"/v1/videos/{job_id}")).json()["error"]["code"] == "cancelled"
+            assert (await server.client.delete(f"/v1/videos/{job_id}")).status_code == 200
+        assert jobs[1] not in server.engine.begun
+
+
+async def test_events_are_delivered_after_all(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sender whose database is full goes on when there is room."""
+    monkeypatch.setattr("server.webhooks.sender.TROUBLE_PAUSE_S", 0.02)
+    with receiving() as receiver:
+        receiver.status = 500
+        async with sending(disk.path, webhook(receiver.url)) as made:
+            job_id = await made.end()
+            await asyncio.to_thread(receiver.wait, 1)
+            disk.fill()
+            for prompt in (LONG_PROMPT, "x"):
+                with pytest.raises(OperationalError, match="full"):
+                    await add_for_ever(made.store, prompt)
+            await said(caplog, "a round of webhook deliveries failed")
+            receiver.status = 204
+            disk.clear()
+            await made.until(lambda: made.count("delivered") == 1)
+        assert {received.event["data"]["id"] for received in receiver.received} == {job_id}
+
+
 async def test_a_server_that_stops_with_a_full_database(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It does stop; the next one runs the job again."""
-    monkeypatch.setattr("server.storage.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
     url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
     data, sections = disk.path.parent / "data", {"store": {"url": url}, "queue": {"max_jobs": 1000}}
     async with serving(data, **sections) as server:

@@ -96,7 +96,7 @@ async def test_what_could_not_be_written_down_is_taken_up_by_the_next_start(
             await asyncio.to_thread(cluster.stop)
             server.engine.finish(job)
             async with asyncio.timeout(10):
-                await live.ended.wait()
+                await live.refused.wait()
         cluster.start()
         async with serving(tmp_path, store={"url": url}) as server:
             assert await server.finish() == job
