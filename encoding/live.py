@@ -99,7 +99,8 @@ class LiveStream:
         try:
             self._send(make())
         except Exception as error:  # noqa: BLE001 a viewer's trouble is no reason to lose the file
-            _log.warning("live stream ended after %d fragments: %r", self._fragments, error)
+            told = {"count": self._fragments, "error": type(error).__name__}
+            _log.warning("live stream ended early", extra=told)
             self.abandon()
 
     def _header(self) -> bytes:

@@ -107,7 +107,8 @@ class Wan:
         torch.cuda.synchronize(self._device)
         self._pipe.maybe_free_model_hooks()
         torch.cuda.empty_cache()
-        logger.info("model %s: decoder warmed in %.1f s", config.id, time.monotonic() - started)
+        told = {"model": config.id, "seconds": round(time.monotonic() - started, 3)}
+        logger.info("decoder warmed", extra=told)
 
     @torch.inference_mode()
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
