@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,11 +15,14 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from server.echo import shown
-from server.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+from server.errors import BadRequest, BodyTooLarge, RequestTimeout, UnsupportedMediaType
 
 ACCEPTED = "send application/json or multipart/form-data"
 PIECE = 2**18
 """Bytes of a large body that are taken at a time."""
+
+RATE = 2**15
+"""Bytes of a body that a client must send in a second, once `read_timeout_s` is over."""
 
 _JSON = re.compile(r"application/([\w.-]+\+)?json|text/json", re.ASCII)
 _UTF8 = ("", "utf-8", "utf8", "us-ascii", "ascii")
@@ -54,7 +59,9 @@ def body_type(headers: Headers) -> BodyType:
     return BodyType("form", options[b"boundary"])
 
 
-async def receive(request: Request, max_bytes: int, take: Callable[[bytes], None]) -> int:
+async def receive(
+    request: Request, max_bytes: int, take: Callable[[bytes], None], timeout_s: float = math.inf
+) -> int:
     """Hand the body to `take` in pieces; returns how many bytes there were, at most `max_bytes`.
 
     Whether or not its length was announced. A body of less than `PIECE` bytes is one piece, taken at once; of
@@ -63,13 +70,14 @@ async def receive(request: Request, max_bytes: int, take: Callable[[bytes], None
     Raises:
         BodyTooLarge: as soon as it is known.
         BadRequest: the client went away before the end.
+        RequestTimeout: it was waited for longer than `timeout_s`, and a second for each `RATE` bytes.
     """
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and _exceeds(announced, max_bytes):
         raise _too_large(max_bytes)
     received, piece = 0, bytearray()
     try:
-        async for chunk in request.stream():
+        async for chunk in _patiently(request.stream(), timeout_s):
             received += len(chunk)
             if received > max_bytes:
                 raise _too_large(max_bytes)
@@ -84,6 +92,25 @@ async def receive(request: Request, max_bytes: int, take: Callable[[bytes], None
     else:
         await to_thread.run_sync(take, bytes(piece))
     return received
+
+
+async def _patiently(chunks: AsyncIterator[bytes], timeout_s: float) -> AsyncIterator[bytes]:
+    """The chunks, unless they come too slowly. What is done with them takes no time from the client."""
+    loop = asyncio.get_running_loop()
+    received, waited = 0, 0.0
+    while True:
+        began, left = loop.time(), timeout_s + received / RATE - waited
+        try:
+            async with asyncio.timeout(left if left < math.inf else None):
+                chunk = await anext(chunks, None)
+        except TimeoutError:
+            raise RequestTimeout(
+                f"only {received:,} bytes of the body came in {waited + left:.0f} s"
+            ) from None
+        if chunk is None:
+            return
+        received, waited = received + len(chunk), waited + loop.time() - began
+        yield chunk
 
 
 def _exceeds(digits: str, bound: int) -> bool:

@@ -18,6 +18,7 @@ ApiError
 │   └── FileMissing          the video was completed, and its file is gone
 ├── IllegalMove              the job is in a state that does not allow this
 ├── IdempotencyKeyReused     the key belongs to another request
+├── RequestTimeout           the request did not arrive in time
 ├── RangeNotSatisfiable      bytes that the file does not have; carries its size
 ├── BodyTooLarge             more bytes than the operator allows
 ├── UnsupportedMediaType     neither JSON nor a multipart form
@@ -27,6 +28,7 @@ ApiError
 └── RetryLater               carries the seconds to wait
     ├── QueueFull
     ├── KeyBusy
+    ├── TooManyConnections
     ├── NotReady             no worker can take work, or the server is stopping
     ├── StoreUnavailable     the job database cannot be reached
     └── StorageUnavailable   a disk or the database is full, read-only or failing
@@ -164,6 +166,10 @@ class IdempotencyKeyReused(ApiError):
     """The `Idempotency-Key` of this request came with another one before."""
 
 
+class RequestTimeout(ApiError):
+    """The request did not arrive in time."""
+
+
 class BodyTooLarge(ApiError):
     """The body has more bytes than allowed."""
 
@@ -201,6 +207,10 @@ class QueueFull(RetryLater):
 
 class KeyBusy(RetryLater):
     """As many jobs of this API key are unfinished as the operator allows."""
+
+
+class TooManyConnections(RetryLater):
+    """As many connections are open as the operator allows."""
 
 
 class NotReady(RetryLater):
@@ -251,6 +261,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         FileMissing: ErrorRow(404, "invalid_request_error", "file_missing"),
         IllegalMove: ErrorRow(409, "invalid_request_error", "illegal_move", _NO_RETRY),
         IdempotencyKeyReused: ErrorRow(409, "invalid_request_error", "idempotency_key_reused", _NO_RETRY),
+        RequestTimeout: ErrorRow(408, "invalid_request_error", "request_timeout"),
         BodyTooLarge: ErrorRow(413, "invalid_request_error", "body_too_large"),
         UnsupportedMediaType: ErrorRow(415, "invalid_request_error", "unsupported_media_type"),
         RangeNotSatisfiable: ErrorRow(416, "invalid_request_error", "range_not_satisfiable"),
@@ -259,6 +270,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         JobFailed: ErrorRow(500, "server_error", "internal_error", _NO_RETRY),
         QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
         KeyBusy: ErrorRow(429, "rate_limit_error", "key_limit"),
+        TooManyConnections: ErrorRow(503, "server_error", "too_many_connections"),
         NotReady: ErrorRow(503, "server_error", "not_ready"),
         StoreUnavailable: ErrorRow(503, "server_error", "store_unavailable"),
         StorageUnavailable: ErrorRow(507, "server_error", "storage_failed"),

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import NoReturn
 
+from server.counting import more_than
 from server.echo import shown
 from server.errors import DuplicateField
 from server.values import Number, Value
@@ -25,7 +26,7 @@ def read_json(text: str) -> Value:
         BadJson: a syntax error, NaN or Infinity, too many or too deeply nested values.
         DuplicateField: an object with the same key twice.
     """
-    if sum(map(text.count, ",[{")) > MAX_VALUES:
+    if more_than(MAX_VALUES, ",[{", text):
         raise BadJson(f"more than {MAX_VALUES:,} values")
     try:
         value: Value = json.loads(

@@ -102,7 +102,8 @@ class RequestReader:
         kind = body_type(request.headers)
         form = FormReader(kind.boundary, self._settings, spool) if kind.kind == "form" else None
         take = spool.write if form is None else form.feed
-        received = await receive(request, self._settings.max_body_bytes, take)
+        limit, patience = self._settings.max_body_bytes, self._settings.read_timeout_s
+        received = await receive(request, limit, take, patience)
 
         def work() -> T:
             return parse(_read_json(spool.since(0).read()) if form is None else read_form(form.parts()))

@@ -41,8 +41,13 @@ def ensure(scope: Scope) -> str:
     """The id of the request with this scope, chosen at the first call."""
     state: dict[str, str] = scope.setdefault("state", {})
     if "request_id" not in state:
-        state["request_id"] = _given(scope) or f"req_{uuid4().hex}"
+        state["request_id"] = _given(scope) or fresh()
     return state["request_id"]
+
+
+def fresh() -> str:
+    """An id that nobody else has."""
+    return f"req_{uuid4().hex}"
 
 
 def _given(scope: Scope) -> str | None:

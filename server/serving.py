@@ -22,6 +22,7 @@ from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progres
 from server.engine.local import LocalEngine
 from server.errors import ApiError
 from server.heap import return_large_blocks
+from server.http import allow_connections, http_config
 from server.meaning import understand
 from server.params import Resolved, resolve
 from server.progress import JobProgress
@@ -43,12 +44,11 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
     engine = LocalEngine(settings.engine, settings.model_configs)
     listener = _listen(settings)
     app = create_app(settings, engine)
-    config = uvicorn.Config(
+    allow_connections(settings.server.max_connections)
+    config = http_config(
         app,
+        settings.server,
         lifespan="off",  # what it opens is opened here: uvicorn would log a traceback and exit with 3
-        log_config=None,
-        access_log=False,
-        ws="none",
         timeout_graceful_shutdown=ANSWERS_S,
     )
     server = HttpServer(config, app.state.services.dispatcher, settings.server.shutdown_s)

@@ -61,6 +61,13 @@ class ServerSettings(Section):
     unknown_fields: Literal["refuse", "ignore"] = Field(
         "refuse", description="unknown request fields: 400, or listed in the header `X-Ignored-Fields`"
     )
+    max_connections: int = Field(4096, ge=1, description="open connections; one more is answered 503")
+    read_timeout_s: float = Field(
+        20,
+        gt=0,
+        description="how long the head of a request may take, and its body, "
+        "which has a second more for each 32 KiB",
+    )
     max_body_bytes: int = Field(64 * MIB, ge=1024, description="largest request body")
     max_text_bytes: int = Field(16 * MIB, ge=1024, description="largest text part of a form")
     max_file_bytes: int = Field(32 * MIB, ge=1024, description="largest file of a form")

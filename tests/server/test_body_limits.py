@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from server.data_uris import BadDataUri, read_data_uri
 from tests.server.door import Door, as_form, make_settings
 from tests.server.raw_forms import END, FORM, GOOD, part
 
@@ -151,3 +152,21 @@ async def test_the_event_loop_goes_on_while_a_large_body_is_read(door: Door) -> 
     assert (await door.post(body, "application/json")).parsed is not None
     beating.cancel()
     assert longest < 0.5
+
+
+async def test_escapes_of_a_data_uri_have_a_bound(door: Door) -> None:
+    """Each costs an object: a body full of them would hold the server for seconds."""
+    uri = "data:image/png," + "%41" * 200_001
+    for outcome in await door.both({"prompt": "x", "model": "picture", "input_reference": uri}):
+        assert outcome.status in (200, 400)  # the door itself reads no pictures
+    with pytest.raises(BadDataUri, match="200,000 escapes; write it as ;base64"):
+        read_data_uri(uri)
+    assert read_data_uri("data:," + "%41" * 200_000) == b"A" * 200_000
+
+
+@pytest.mark.parametrize("filler", ["[", "1,", "{"])
+async def test_a_body_of_values_alone_is_refused(door: Door, filler: str) -> None:
+    """By counting, before any of them is made."""
+    outcome = await door.json('{"prompt": "x", "metadata": ' + filler * 150_000)
+    assert outcome.status == 400
+    assert "more than 100,000 values" in outcome.error["message"]

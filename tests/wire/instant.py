@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from encoding.formats import FORMATS
 from server.app import create_app
 from server.engine.base import DeviceFree, EngineTask, Finished, Fragment, JobEvent, Progress, Started
+from server.http import http_config
 from tests.encoding.clips import describe, encode, smooth
 from tests.server.door import CAPABILITIES, make_settings
 from tests.server.scripted import ScriptedEngine, written
@@ -57,7 +58,7 @@ def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
 @contextmanager
 def listening(app: FastAPI) -> Iterator[str]:
     """The address of a real HTTP server with this application, in a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(http_config(app, app.state.services.settings.server, port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -1,0 +1,209 @@
+"""Clients that are slow, many, or no HTTP at all, byte by byte over real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.wire.instant import listening, make_app
+
+PATIENCE = 0.4
+MOST = 6
+JSON_HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+END_S = 20
+"""Far beyond what anything here takes: a test that would wait for it has failed."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of little patience and few connections."""
+    server = {"read_timeout_s": PATIENCE, "max_connections": MOST}
+    with listening(make_app(tmp_path_factory.mktemp("slow"), server=server)) as address:
+        yield address
+
+
+@contextmanager
+def connected(url: str) -> Iterator[socket.socket]:
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=END_S) as opened:
+        yield opened
+
+
+def everything(connection: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    found = b""
+    try:
+        while piece := connection.recv(65_536):
+            found += piece
+    except ConnectionResetError:  # it closed on what it did not read
+        pass
+    return found
+
+
+def refusal(answer: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and error of an answer in the envelope, the only one on its connection."""
+    assert answer.count(b"HTTP/1.1 ") == 1, answer
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower()
+    assert b"x-request-id: req_" in head.lower()
+    return int(head.split()[1]), json.loads(body)["error"]
+
+
+def drip(connection: socket.socket, data: bytes, pause_s: float = PATIENCE / 10) -> None:
+    """Byte after byte, until the server has had enough."""
+    try:
+        for byte in data:
+            connection.send(bytes([byte]))
+            time.sleep(pause_s)
+    except OSError:
+        return
+    raise AssertionError("the server took all of it")
+
+
+def test_a_connection_without_a_request_is_closed(url: str) -> None:
+    """Without a word: nothing was asked."""
+    with connected(url) as connection:
+        assert everything(connection) == b""
+
+
+@pytest.mark.parametrize("head", [b"G", JSON_HEAD, b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 1000])
+def test_half_a_head_is_given_up(url: str, head: bytes) -> None:
+    """It has its time, and then a 408."""
+    with connected(url) as connection:
+        connection.sendall(head)
+        status, error = refusal(everything(connection))
+    assert (status, error["code"]) == (408, "request_timeout")
+
+
+def test_the_time_is_of_the_whole_head(url: str) -> None:
+    """However many bytes keep coming."""
+    with connected(url) as connection:
+        drip(connection, b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 5000)
+
+
+@pytest.mark.parametrize(
+    "more", [b"Content-Length: 9\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"]
+)
+def test_half_a_body_is_given_up(url: str, more: bytes) -> None:
+    """Announced or in chunks; the connection ends as well."""
+    with connected(url) as connection:
+        connection.sendall(JSON_HEAD + more)
+        status, error = refusal(everything(connection))
+    assert (status, error["code"], error["param"]) == (408, "request_timeout", None)
+    assert "bytes of the body" in error["message"]
+
+
+def test_the_time_is_of_the_whole_body(url: str) -> None:
+    """However many bytes keep coming."""
+    with connected(url) as connection:
+        connection.sendall(JSON_HEAD + b"Content-Length: 100000\r\n\r\n")
+        drip(connection, b" " * 5000)
+        assert refusal(everything(connection))[0] == 408
+
+
+def test_a_large_body_has_more_time(url: str) -> None:
+    """What keeps a decent pace is read to its end, though it takes longer than a short one may."""
+    body, step = json.dumps({"prompt": "x", "user": "y" * 160_000}).encode(), 20_000
+    with connected(url) as connection:
+        connection.sendall(JSON_HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
+        began = time.monotonic()
+        for start in range(0, len(body), step):
+            connection.sendall(body[start : start + step])
+            time.sleep(PATIENCE / 4)
+        assert time.monotonic() - began > PATIENCE
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_that_nobody_reads_does_not_keep_the_connection(url: str) -> None:
+    """The answer comes at once, and the rest of the body has its time."""
+    with connected(url) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 404 ")
+        drip(connection, b" " * 5000)
+
+
+def test_connections_are_kept_between_requests(url: str) -> None:
+    """A client that asks again in time is not cut off."""
+    request = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(url) as connection:
+        for _ in range(5):
+            connection.sendall(request)
+            answer = b""
+            while not answer.endswith(b'{"status":"ok"}'):
+                answer += connection.recv(65_536)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            time.sleep(PATIENCE / 4)
+
+
+def test_too_many_connections(url: str) -> None:
+    """One more is told to come back; those that are open are served, and when one goes another may come."""
+    with ExitStack() as stack:
+        first, *_ = [stack.enter_context(connected(url)) for _ in range(MOST)]
+        with connected(url) as refused:
+            answer = everything(refused)
+        status, error = refusal(answer)
+        assert (status, error["code"]) == (503, "too_many_connections")
+        assert b"retry-after: 1" in answer.lower()
+        first.sendall(b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert everything(first).startswith(b"HTTP/1.1 200 ")
+    end = time.monotonic() + END_S
+    while httpx.get(f"{url}/live").status_code != 200:
+        assert time.monotonic() < end
+
+
+BODY = b'{"prompt": "x"}'
+SECOND = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",  # TLS
+        b"GET / HTTP/1.1\r\n\r\n",  # no host
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 400_000 + b"\r\n\r\n",
+        JSON_HEAD + b"Content-Length: 15\r\nContent-Length: 3\r\n\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Content-Length: -1\r\n\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Content-Length: +15\r\n\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Content-Length: 0x0f\r\n\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Content-Length: 15, 3\r\n\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + SECOND,
+        JSON_HEAD + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffffffff\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n" + BODY + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n0x0f\r\n" + BODY + b"\r\n0\r\n\r\n" + SECOND,
+        JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n" + BODY + b"\r\n0\r\n\r\n" + SECOND,
+    ],
+    ids=lambda sent: repr(sent[-60:])[:40],
+)
+def test_what_is_no_http_is_refused_whole(url: str, sent: bytes) -> None:
+    """One answer in the envelope, and the connection ends: what follows is not taken for a request."""
+    with connected(url) as connection:
+        connection.sendall(sent)
+        status, error = refusal(everything(connection))
+    assert (status, error["code"]) == (400, "invalid_http")
+    assert httpx.get(f"{url}/live").status_code == 200
+
+
+def test_a_length_beside_chunks_has_no_effect(url: str) -> None:
+    """The chunks are the body; the length names no other end of it."""
+    body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    with connected(url) as connection:
+        connection.sendall(
+            JSON_HEAD + b"Connection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + body
+        )
+        answer = everything(connection)
+    assert answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 400 "))
+    assert answer.count(b"HTTP/1.1 ") == 1
