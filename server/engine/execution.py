@@ -91,7 +91,7 @@ class Execution:
         self._unfinished = len(task.outputs)
         self._lock = threading.Lock()
         self._generation = 0.0
-        self._control = Control(lambda *done: send(Progress(task.job_id, *done)))
+        self._control = Control(self._progress)
 
     def cancel(self) -> None:
         """Stop at the next step or chunk; what is being encoded stops now."""
@@ -128,7 +128,6 @@ class Execution:
         # Closed here, and not when it is collected: the device is said to be free after this.
         with closing(pipeline.generate(self.task.params, self._control)) as chunks:
             for output, group in groupby(chunks, key=lambda chunk: chunk.output):
-                self._check_outputs()
                 live = self._live if self.task.live and output == 0 else None
                 with open_sink(self.task.outputs[output], live) as sink:
                     self._sinks.append(sink)
@@ -136,11 +135,11 @@ class Execution:
                         sink.write(chunk.frames)
         self._control.check()  # a cancel between the last chunk and here
 
-    def _check_outputs(self) -> None:
-        """Raise what an earlier output failed with: the next one would be made for nothing."""
+    def _progress(self, stage: Stage, step: int, steps: int, cost: float) -> None:
         for sink in self._sinks:
             if sink.result.done():
-                sink.result.result()
+                sink.result.result()  # raises what it failed with: all that follows would be made for nothing
+        self._send(Progress(self.task.job_id, stage, step, steps, cost))
 
     def _free(self) -> None:
         self.free_at = time.monotonic()

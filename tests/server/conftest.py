@@ -1,8 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import gc
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.server.bench import Bench, dispatching
@@ -29,3 +33,19 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A dispatcher with room for three."""
     async with dispatching(tmp_path, max_jobs=3) as made:
         yield made
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Threads and descriptors are counted around a test; of files, only whole videos may be there."""
+    gc.collect()
+    process = psutil.Process()
+    threads, descriptors = threading.active_count(), process.num_fds()
+    yield
+    end = time.monotonic() + 5
+    while time.monotonic() < end and (threading.active_count() > threads or process.num_fds() > descriptors):
+        gc.collect()
+        time.sleep(0.02)
+    assert threading.active_count() <= threads
+    assert process.num_fds() <= descriptors
+    assert [path for path in tmp_path.rglob("*") if path.name.endswith(".part")] == []

@@ -2,93 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import av.error
-import psutil
 import pytest
-import torch
 
 import encoding.part
-from encoding.base import OutputSpec
-from pipelines.base import Chunk, Control, GenerationParams, ModelInfo
 from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
-from server.engine.base import DeviceFree, EngineTask, Failed, Finished, Fragment, JobEvent, Progress, Started
-from server.engine.execution import Execution
-from tests.server.scripted import resolved
+from server.engine.base import DeviceFree, Failed, Finished, Fragment, Started
+from tests.server.executions import FRAMES, Clip, Run
 
-FRAMES = 9
-
-
-class Clip:
-    """A pipeline that yields grey frames one by one, and does something before each."""
-
-    info: ModelInfo
-
-    def __init__(self, before: Callable[[int], None] = lambda _: None, value: float = 0.0) -> None:
-        self._before = before
-        self._value = value
-
-    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
-        for output in range(params.num_outputs):
-            control.progress("denoise", output, params.num_outputs)
-            for frame in range(FRAMES):
-                self._before(frame)
-                control.progress("decode", frame, FRAMES)
-                yield Chunk(torch.full((3, 1, params.height, params.width), self._value), output)
-
-
-class Run:
-    """An execution with what it sent."""
-
-    def __init__(self, folder: Path, **changes: object) -> None:
-        params = replace(resolved().params, num_frames=FRAMES, width=64, height=32, **changes)  # type: ignore[arg-type]
-        outputs = tuple(
-            OutputSpec(folder / f"video-{index}.mp4", "mp4", 64, 32, FRAMES, Fraction(16))
-            for index in range(params.num_outputs)
-        )
-        self.events: list[JobEvent] = []
-        self.ended = threading.Event()
-        self.forgotten: list[str] = []
-        self.task = EngineTask("job", params, outputs)
-        self.execution = Execution(self.task, self._send, self.forgotten.append, lambda: False)
-
-    def _send(self, event: JobEvent) -> None:
-        self.events.append(event)
-        if isinstance(event, Finished | Failed):
-            self.ended.set()
-
-    def __call__(self, pipeline: Clip) -> JobEvent:
-        """The last event."""
-        self.execution.run(pipeline)
-        assert self.ended.wait(10)
-        return self.events[-1]
-
-    def kinds(self) -> list[type[JobEvent]]:
-        return [type(event) for event in self.events if not isinstance(event, Progress)]
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(tmp_path: Path) -> Iterator[None]:
-    """Threads and descriptors are counted around each test; of files, only whole videos may be there."""
-    gc.collect()
-    process = psutil.Process()
-    threads, descriptors = threading.active_count(), process.num_fds()
-    yield
-    end = time.monotonic() + 5
-    while time.monotonic() < end and (threading.active_count() > threads or process.num_fds() > descriptors):
-        gc.collect()
-        time.sleep(0.02)
-    assert threading.active_count() <= threads
-    assert process.num_fds() <= descriptors
-    assert [path for path in tmp_path.rglob("*") if path.name.endswith(".part")] == []
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 def raising(error: Exception, at: int) -> Callable[[int], None]:
@@ -166,6 +93,28 @@ def test_a_failure_of_the_second_output(tmp_path: Path) -> None:
     assert last.code == "out_of_memory"
 
 
+def test_a_failure_of_the_first_output_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the next step: what is left to be made would be made for nothing."""
+
+    def full(_self: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(encoding.part.PartFile, "sync", full)
+    run = Run(tmp_path, num_outputs=3)
+    made = 0
+
+    def before(_frame: int) -> None:
+        nonlocal made
+        made += 1
+        if made == FRAMES + 2:
+            run.wait_for_output(0)
+
+    last = run(Clip(before))
+    assert isinstance(last, Failed)
+    assert last.code == "storage_failed"
+    assert made == FRAMES + 2
+
+
 def test_frames_that_are_not_finite(tmp_path: Path) -> None:
     """NaN ends in an error of encoding, and in no file."""
     last = Run(tmp_path)(Clip(value=float("nan")))
@@ -198,34 +147,6 @@ def test_what_the_encoder_refuses_is_found_before_the_first_step(tmp_path: Path)
     last = run(Clip(begun.append))
     assert isinstance(last, Failed)
     assert last.code == "encoding_failed"
-    assert begun == []
-
-
-@pytest.mark.parametrize("at", [0, 5])
-def test_a_cancel_while_frames_are_made(tmp_path: Path, at: int) -> None:
-    """From another thread: the job ends as cancelled at its next call."""
-    run = Run(tmp_path)
-
-    def before(frame: int) -> None:
-        if frame == at:
-            canceller = threading.Thread(target=run.execution.cancel)
-            canceller.start()
-            canceller.join()
-
-    last = run(Clip(before))
-    assert isinstance(last, Failed)
-    assert last.code == "cancelled"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_cancel_before_the_start(tmp_path: Path) -> None:
-    """A task that was cancelled while it waited makes nothing."""
-    run = Run(tmp_path)
-    run.execution.cancel()
-    begun: list[int] = []
-    last = run(Clip(begun.append))
-    assert isinstance(last, Failed)
-    assert last.code == "cancelled"
     assert begun == []
 
 
