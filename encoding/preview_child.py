@@ -8,8 +8,10 @@ prints the `errno` of a disk that does not take TARGET and exits with `UNWRITTEN
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -22,6 +24,7 @@ from encoding.errors import reason
 from encoding.formats import FORMATS
 from encoding.previews import PREVIEWS, Grid, Preview
 
+_PR_SET_PDEATHSIG = 1
 MEMORY = 2 * 2**30
 """For the libraries and the decoder's pictures, in bytes; beside it the file, which torch maps."""
 
@@ -90,6 +93,8 @@ def _reader(format_name: str) -> Reader:
 
 
 def _bound(file_bytes: int, cpu_seconds: int) -> None:
+    # Killed when the parent ends, which is the only one to want the preview.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     # Not the address space: a build of torch for GPUs maps gigabytes of code that it never touches.
     memory = MEMORY + file_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
