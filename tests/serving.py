@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ import pytest
 START_SECONDS = 90.0
 
 _ROOT = Path(__file__).parent.parent
-FAULTS: Mapping[str, str] = MappingProxyType({"PYTHONPATH": f"{_ROOT / 'tests/faults'}{os.pathsep}{_ROOT}"})
+FAULTS: Mapping[str, Any] = MappingProxyType({"PYTHONPATH": f"{_ROOT / 'tests/faults'}{os.pathsep}{_ROOT}"})
 """Variables of a server whose workers do what `fault:…` prompts ask for: `start(data, **FAULTS)`; see
 `tests.faults.injected`."""
 

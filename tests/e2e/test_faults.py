@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.e2e.requests import SMALL, make
-from tests.serving import Served, finished, start
+from tests.serving import FAULTS, Served, finished, start
 
 LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
 
@@ -93,6 +93,43 @@ def test_a_dead_worker_fails_its_job_and_comes_back(own: Served) -> None:
         assert make(client).content == before
 
 
+def test_a_crash_takes_no_other_job_along(tmp_path: Path) -> None:
+    """The one that was being encoded is made again, the one that waited is made; the culprit fails."""
+    server = start(tmp_path / "data", **FAULTS, FAULT_LIGHT="1")
+    try:
+        with server.client() as client:
+
+            def create(prompt: str) -> str:
+                video: dict[str, str] = client.post("/v1/videos", json=SMALL | {"prompt": prompt}).json()
+                return video["id"]
+
+            tail = create(f"fault:tail=100 once:{tmp_path / 'once'}")
+            culprit, waiting = create("fault:segfault"), create("a circle")
+            until(lambda: client.get("/health").status_code == 503, 30)
+            assert finished(client, culprit)["error"]["code"] == "worker_crashed"  # type: ignore[index]
+            assert [finished(client, video_id)["status"] for video_id in (tail, waiting)] == ["completed"] * 2
+            assert client.get("/health").status_code == 200
+    finally:
+        assert server.stop() == 0
+    assert "SIGSEGV" in server.log.read_text()
+    assert [path.name for path in server.artifacts.rglob("*") if path.is_file()] == ["video.mp4"] * 2
+
+
+def test_the_device_hardly_idles_between_queued_jobs(client: httpx.Client) -> None:
+    """From the last chunk of one to the start of the next: under 50 ms, but for one that was unlucky."""
+
+    def gaps(up_to: str) -> float:
+        name = f'reelserve_device_idle_seconds_bucket{{le="{up_to}"}} '
+        return float(client.get("/metrics").text.partition(name)[2].partition("\n")[0])
+
+    short, all_of_them = gaps("0.05"), gaps("+Inf")
+    made = [client.post("/v1/videos", json=SMALL).json()["id"] for _ in range(6)]
+    assert [finished(client, video_id)["status"] for video_id in made] == ["completed"] * 6
+    short, all_of_them = gaps("0.05") - short, gaps("+Inf") - all_of_them
+    assert all_of_them >= 5
+    assert short >= all_of_them - 1
+
+
 def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> None:
     """The worker is gone within 5 s; the next server serves what was finished and runs what was not."""
     with own.client() as client:
@@ -103,6 +140,7 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
         queued = client.post("/v1/videos", json=SMALL).json()["id"]
         begun(client, running)
     worker = worker_of(own)
+    worker.suspend()  # so that it can do nothing about it itself
     own.process.kill()
     worker.wait(5)
     again = start(own.data)

@@ -16,6 +16,7 @@ are ready in two seconds, not in six.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -45,12 +46,18 @@ class Fault:
     step: int
     once: Path | None
 
+    def is_due(self) -> bool:
+        """Whether it is to happen now; with `once` only at the first call."""
+        if self.once is None:
+            return True
+        with contextlib.suppress(FileExistsError):
+            self.once.touch(exist_ok=False)
+            return True
+        return False
+
     def happen(self) -> None:
-        if self.once is not None:
-            if self.once.exists():
-                return
-            self.once.touch()
-        KINDS[self.kind](self.value)
+        if self.is_due():
+            KINDS[self.kind](self.value)
 
 
 def fault_of(prompt: str) -> Fault | None:
@@ -88,12 +95,12 @@ class Faulty:
 
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
         fault = fault_of(params.prompt)
-        if fault is not None and fault.kind == "nan":
+        if fault is not None and fault.kind == "nan" and fault.is_due():
             _spoil_next_latents()
-        elif fault is not None and fault.kind != "tail":
+        elif fault is not None and fault.kind not in ("nan", "tail"):
             control = FaultyControl(control, fault)
         yield from self._pipeline.generate(params, control)
-        if fault is not None and fault.kind == "tail":
+        if fault is not None and fault.kind == "tail" and fault.is_due():
             _delay_next_tail(float(fault.value))
 
 

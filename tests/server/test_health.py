@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.server.door import CAPABILITIES
+from tests.server.running import serving
 from tests.wire.envelope import error_of
 from tests.wire.instant import make_app
 
@@ -53,3 +54,17 @@ async def test_an_unready_server_says_so(
 async def test_a_server_without_workers_is_alive(tmp_path: Path) -> None:
     """The process answers, whatever its workers do."""
     assert (await ask("/live", tmp_path, ready=False)).json() == {"status": "ok"}
+
+
+async def test_finished_videos_outlive_the_last_worker(tmp_path: Path) -> None:
+    """When none can be started any more, files and jobs are there to be fetched; nothing new is taken."""
+    async with serving(tmp_path) as server:
+        await server.post()
+        done = await server.finish()
+        server.engine.ready, server.engine.failure = False, "the worker stays down"
+        assert (await server.client.get(f"/v1/videos/{done}/content")).status_code == 200
+        assert (await server.client.get(f"/v1/videos/{done}")).json()["status"] == "completed"
+        refused = await server.post()
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "not_ready")
+        assert (await server.client.get("/health")).status_code == 503
+        assert (await server.client.delete(f"/v1/videos/{done}")).status_code == 200
