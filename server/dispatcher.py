@@ -65,9 +65,16 @@ class Dispatcher:
         """Fired whenever a job here has changed, its place in the queue included."""
 
     async def start(self) -> None:
-        """Queue again what an earlier server left unfinished, and begin to hand out jobs."""
-        for job in await self._ledger.unfinished():
-            await self._resume(job)
+        """Queue again what an earlier server left unfinished, and begin to hand out jobs.
+
+        It waits for no database that takes nothing: such jobs are queued when it does.
+        """
+        jobs = await self._ledger.unfinished()
+        self._ledger.patient = False
+        refused = [job for job in jobs if not await self._resumed(job)]
+        self._ledger.patient = True
+        for job in refused:
+            self._spawn(self._resume(job))
         if not self.draining:  # stopped before it had started
             self._handing_out = asyncio.create_task(self._hand_out())
 
@@ -223,6 +230,16 @@ class Dispatcher:
                 task.cancel()
         if not live.ended.is_set():
             raise StorageUnavailable
+
+    async def _resumed(self, job: Job) -> bool:
+        try:
+            await self._resume(job)
+        except (StoreUnavailable, OSError, DBAPIError) as error:
+            if not isinstance(error, StoreUnavailable) and not is_storage_error(error):
+                raise
+            logger.error("an unfinished job cannot be queued so far", extra={"job_id": job.id})
+            return False
+        return True
 
     async def _resume(self, job: Job) -> None:
         live = self._live[job.id] = LiveJob(job)

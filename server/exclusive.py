@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -44,8 +45,9 @@ async def only_server_of(path: Path, setting: str, what: str) -> AsyncIterator[N
                 f"{setting}: {what} is in use by another server ({holder}); stop it first, or give this one "
                 "another"
             )
-        os.ftruncate(held, 0)
-        os.pwrite(held, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+            os.ftruncate(held, 0)
+            os.pwrite(held, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         os.close(held)

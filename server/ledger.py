@@ -57,7 +57,11 @@ class Ledger:
         """What an earlier server left, in the order of creation, each with an empty folder."""
         jobs = await self.store.unfinished()
         for job in jobs:
-            await asyncio.to_thread(self._empty_folder, job.id)
+            try:
+                await asyncio.to_thread(self._empty_folder, job.id)
+            except OSError as error:  # it will fail, if it comes to that, and no other job with it
+                told = {"job_id": job.id, "error": type(error).__name__}
+                logger.error("the folder of a job cannot be made", extra=told)
         return jobs
 
     @uninterrupted

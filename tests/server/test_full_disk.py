@@ -229,7 +229,7 @@ async def test_events_are_delivered_after_all(
 async def test_a_server_that_stops_with_a_full_database(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It does stop; the next one runs the job again."""
+    """It does stop. The next one starts without room as well, and runs the job again when there is some."""
     monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
     url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
     data, sections = disk.path.parent / "data", {"store": {"url": url}, "queue": {"max_jobs": 1000}}
@@ -240,8 +240,10 @@ async def test_a_server_that_stops_with_a_full_database(
         server.engine.finish(job_id)
         await said(caplog, "the state of a job cannot be written, tried again")
     assert "a job could not be put back" in caplog.text
-    disk.clear()
     async with serving(data, **sections) as server:
+        assert (await server.client.get(f"/v1/videos/{job_id}")).json()["status"] == "in_progress"
+        refused(await server.post())
+        disk.clear()
         assert await server.finish() == job_id
         assert (await server.services.store.get(job_id)).status == "completed"
 
