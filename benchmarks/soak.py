@@ -64,7 +64,7 @@ def broken_bounds(report: Mapping[str, Any], options: argparse.Namespace) -> lis
         "server_fds_growth": (server["fds_growth"], options.max_fds_growth),
         "workers_fds_growth": (workers["fds_growth"], options.max_fds_growth),
     }
-    if report["idle"]["mean_ms"] is not None and options.max_idle_ms is not None:
+    if report["idle"]["mean_ms"] is not None:
         limits["idle_mean_ms"] = (report["idle"]["mean_ms"], options.max_idle_ms)
     return [name for name, (value, limit) in limits.items() if value > limit]
 
@@ -178,7 +178,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--flag", action="append", default=[], help="of `reelserve serve`, repeatable")
     made.add_argument("--timeout", type=float, default=600, help="seconds that one request may take")
     made.add_argument("--max-p99-ms", type=float, default=100)
-    made.add_argument("--max-idle-ms", type=float, help="mean time that the device idles between two jobs")
+    made.add_argument("--max-idle-ms", type=float, default=50, help="mean, of a device between two jobs")
     made.add_argument("--max-growth-mib", type=float, default=8, help="of the server, in half the time")
     made.add_argument("--max-worker-growth-mib", type=float, default=32, help="of all workers together")
     made.add_argument("--max-fds-growth", type=float, default=4)

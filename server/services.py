@@ -118,7 +118,7 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     )
 
 
-def _from_request(request: Request) -> Services:
+async def _from_request(request: Request) -> Services:  # FastAPI calls others in a thread
     return cast(Services, request.app.state.services)
 
 

@@ -46,4 +46,8 @@ def owner_of(request: Request) -> str:
     return owner
 
 
-OwnerDep = Annotated[str, Depends(owner_of)]
+async def _owner_of(request: Request) -> str:  # FastAPI calls others in a thread
+    return owner_of(request)
+
+
+OwnerDep = Annotated[str, Depends(_owner_of)]
