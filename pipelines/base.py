@@ -125,6 +125,10 @@ class ModelInfo:
     grid: Grid
     defaults: ModelDefaults
     limits: ModelLimits
+    audio: bool = False
+    """Whether it takes a sound."""
+    video: bool = False
+    """Whether it takes a film."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,8 @@ class GenerationParams:
     """One video, every number resolved: nothing here is filled in later.
 
     Width and height in pixels and `num_frames` are what the client gets; the pipeline generates the next
-    point of its grid and trims. `image` and `last_image` are upright RGB picture files of any size.
+    point of its grid and trims. `image` and `last_image` are upright RGB picture files of any size,
+    `audio` is a WAV file of 32-bit floats, mono or stereo, `video` a Matroska file with RGB frames in FFV1.
     `latents` is a file with the initial noise, (C, T, H, W) or (1, C, T, H, W), instead of drawn noise.
     """
 
@@ -152,6 +157,8 @@ class GenerationParams:
     num_outputs: int = 1
     image: Path | None = None
     last_image: Path | None = None
+    audio: Path | None = None
+    video: Path | None = None
     latents: Path | None = None
 
 

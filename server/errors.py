@@ -7,6 +7,7 @@ ApiError
 │       ├── UnknownField
 │       ├── DuplicateField   sent twice, or beside another spelling of itself
 │       ├── InvalidImage     a reference picture that cannot be used
+│       ├── InvalidMedia     a reference sound or film that cannot be used
 │       ├── BadUrl           a URL that is not allowed, or without a file behind it
 │       └── FieldTooLarge    a text or a file with more bytes than the operator allows
 ├── Unauthorized             no API key, or one that is not known
@@ -112,6 +113,10 @@ class DuplicateField(BadField):
 
 class InvalidImage(BadField):
     """A reference picture that cannot be decoded or is too large."""
+
+
+class InvalidMedia(BadField):
+    """A reference sound or film that cannot be decoded or is too long or too large."""
 
 
 class BadUrl(BadField):
@@ -248,6 +253,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         UnknownField: ErrorRow(400, "invalid_request_error", "unknown_parameter"),
         DuplicateField: ErrorRow(400, "invalid_request_error", "duplicate_parameter"),
         InvalidImage: ErrorRow(400, "invalid_request_error", "invalid_image"),
+        InvalidMedia: ErrorRow(400, "invalid_request_error", "invalid_media"),
         BadUrl: ErrorRow(400, "invalid_request_error", "invalid_url"),
         FieldTooLarge: ErrorRow(413, "invalid_request_error", "field_too_large"),
         Unauthorized: ErrorRow(

@@ -109,6 +109,8 @@ class Target(io.RawIOBase):
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.failure: Refused | WriteFailed | None = None
+        """What went wrong first; libraries may raise something else for it, or nothing."""
 
     def writable(self) -> bool:
         return True
@@ -125,10 +127,15 @@ class Target(io.RawIOBase):
             while left:
                 left = left[os.write(self._descriptor, left) :]
         except OSError as error:
-            if error.errno == errno.EFBIG:
-                raise Refused("is too large when decoded") from None
-            raise WriteFailed(error.errno or errno.EIO) from None
+            self.failure = self.failure or _failure(error)
+            raise self.failure from None
         return len(data)
+
+
+def _failure(error: OSError) -> Refused | WriteFailed:
+    if error.errno == errno.EFBIG:
+        return Refused("is too large when decoded")
+    return WriteFailed(error.errno or errno.EIO)
 
 
 def serve(task: Task) -> None:
@@ -223,17 +230,24 @@ def _work(task: Task, order: Order, leash: int, source: int, target: int) -> NoR
 
 def _done(task: Task, order: Order) -> tuple[int, str]:
     """Exit status and output."""
+    target = Target(1)
     try:
-        task(Source(0, order.start, order.size), Target(1), order.arguments)
-    except Refused as error:
-        return REFUSED, str(error)
-    except WriteFailed as error:
-        return WRITE_FAILED, str(error.number)
-    except MemoryError:
-        return REFUSED, "takes too much memory to decode"
+        task(Source(0, order.start, order.size), target, order.arguments)
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
-        return REFUSED, f"is damaged: {str(error) or type(error).__name__}"
-    return 0, ""
+        return _told(target.failure or error)
+    return (0, "") if target.failure is None else _told(target.failure)
+
+
+def _told(error: Exception) -> tuple[int, str]:
+    match error:
+        case Refused():
+            return REFUSED, str(error)
+        case WriteFailed():
+            return WRITE_FAILED, str(error.number)
+        case MemoryError():
+            return REFUSED, "takes too much memory to decode"
+        case _:
+            return REFUSED, f"is damaged: {str(error) or type(error).__name__}"
 
 
 def _bound(order: Order) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
 from anyio import to_thread
 from fastapi import Request
@@ -19,7 +19,7 @@ from server.live import LiveJob
 from server.params import Resolved, resolve
 from server.parsing import ParsedRequest
 from server.remix import check_source, remixed
-from server.schemas import Reference, VideoGenerationRequest
+from server.schemas import VideoGenerationRequest
 from server.services import Services
 
 IGNORED_HEADER = "X-Ignored-Fields"
@@ -119,13 +119,13 @@ async def _queue(
     services: Services,
     claim: Claim | None,
 ) -> Submitted:
-    """Store the pictures of `request`, which `parsed` may say only in part, and queue the job."""
+    """Store the references of `request`, which `parsed` may say only in part, and queue the job."""
     services.dispatcher.check_room(job.owner)
     try:
         with parsed.as_sent():
             if job.resolved.stream and not job.waits:
                 raise BadField("stream", "true is only allowed where the answer waits: POST /v1/videos/sync")
-            resolved = await _with_pictures(job.id, request, job.resolved, services)
+            resolved = await _with_references(job.id, request, job.resolved, services)
         live = await services.dispatcher.submit(replace(job, resolved=resolved), claim)
     except BaseException:
         if services.dispatcher.live(job.id) is None:  # queued already, it goes on without this request
@@ -135,18 +135,21 @@ async def _queue(
     return Submitted(live, ignored)
 
 
-async def _with_pictures(
+async def _with_references(
     job_id: str, request: VideoGenerationRequest, resolved: Resolved, services: Services
 ) -> Resolved:
-    image = await _store(job_id, "input_reference", request.input_reference, services)
-    last = await _store(job_id, "last_image", request.last_image, services)
-    return replace(resolved, params=replace(resolved.params, image=image, last_image=last))
-
-
-async def _store(job_id: str, field: str, reference: Reference | None, services: Services) -> Path | None:
-    """The checked picture behind a reference, in the job's folder of uploads."""
-    if reference is None:
-        return None
-    folder = await asyncio.to_thread(services.uploads.create, job_id)
-    await services.references.store_image(reference, field, folder / f"{field}.png")
-    return folder / f"{field}.png"
+    """`resolved` with the checked files behind the request's references, in the job's folder of uploads."""
+    stored: dict[str, Any] = {}
+    references = services.references
+    for field, param, suffix, store in (
+        ("input_reference", "image", "png", references.store_image),
+        ("last_image", "last_image", "png", references.store_image),
+        ("audio_reference", "audio", "wav", references.store_audio),
+        ("video_reference", "video", "mkv", references.store_video),
+    ):
+        reference = getattr(request, field)
+        if reference is not None:
+            folder = await asyncio.to_thread(services.uploads.create, job_id)
+            stored[param] = folder / f"{field}.{suffix}"
+            await store(reference, field, stored[param])
+    return replace(resolved, params=replace(resolved.params, **stored))

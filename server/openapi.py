@@ -24,6 +24,7 @@ from server.errors import (
     FieldTooLarge,
     IdempotencyKeyReused,
     InvalidImage,
+    InvalidMedia,
     MissingField,
     ModelNotFound,
     NotReady,
@@ -48,6 +49,7 @@ UNREADABLE = (
     UnknownField,
     DuplicateField,
     InvalidImage,
+    InvalidMedia,
     BadUrl,
     FieldTooLarge,
 )

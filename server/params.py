@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Resolved:
     """What will be made, and how it will be answered.
 
-    `params.image` and `params.last_image` are None until the pictures are stored.
+    The references in `params` are None until they are stored.
     """
 
     params: GenerationParams
@@ -142,8 +142,8 @@ def find_model(request: VideoGenerationRequest, capabilities: Capabilities) -> M
 
 
 def _check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
-    for field in ("audio_reference", "video_reference"):
-        if getattr(request, field) is not None:
+    for field, taken in (("audio_reference", info.audio), ("video_reference", info.video)):
+        if getattr(request, field) is not None and not taken:
             raise BadField(field, f"is not allowed; {info.id} takes none")
     if request.input_reference is None and info.image == "required":
         raise MissingField("input_reference", f"is required; {info.id} starts from a picture")

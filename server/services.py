@@ -111,7 +111,9 @@ def make_services(settings: Settings, engine: Engine) -> Services:
         uploads=uploads,
         previews=Previews(artifacts, settings.artifacts.preview_timeout_s),
         reader=RequestReader(settings.server, settings.spool_dir),
-        references=References(settings.images, settings.spool_dir, RemoteFiles(settings.urls)),
+        references=References(
+            settings.images, settings.media, settings.spool_dir, RemoteFiles(settings.urls)
+        ),
         metrics=metrics,
         dispatcher=dispatcher,
         keeper=keeper,

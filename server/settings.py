@@ -108,6 +108,19 @@ class ImageSettings(Section):
     timeout_s: float = Field(10, gt=0, description="how long the decoding of an image may take")
 
 
+class MediaSettings(Section):
+    """Reference sounds and films."""
+
+    max_bytes: int = Field(32 * MIB, ge=1024, description="largest reference sound or film")
+    max_streams: int = Field(8, ge=1, description="most streams of its file")
+    max_audio_s: float = Field(60, gt=0, description="longest reference sound")
+    max_video_s: float = Field(60, gt=0, description="longest reference film")
+    max_video_frames: int = Field(1_000, ge=1, description="most frames of a reference film")
+    max_video_pixels: int = Field(2_211_840, ge=1, description="most pixels of each of its frames")
+    max_decoded_bytes: int = Field(2048 * MIB, ge=MIB, description="largest file that is made of it")
+    timeout_s: float = Field(60, gt=0, description="how long its decoding may take")
+
+
 class UrlSettings(Section):
     """Reference files that requests name by http(s) URL."""
 
@@ -309,6 +322,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     auth: AuthSettings = AuthSettings()
     images: ImageSettings = ImageSettings()
+    media: MediaSettings = MediaSettings()
     urls: UrlSettings = UrlSettings()
     store: StoreSettings = StoreSettings()
     artifacts: ArtifactSettings = ArtifactSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,13 @@ def _orphan(_: Target) -> None:
     time.sleep(0.2)
 
 
+def _tell_limits(target: Target) -> None:
+    names = ("AS", "CPU", "FSIZE", "CORE", "NOFILE")
+    target.write(
+        repr([resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[1] for name in names]).encode()
+    )
+
+
 WAYS: Mapping[bytes, Callable[[Target], object]] = {
     b"copy": lambda target: target.write(b"copied"),
     b"refuse": _refuse,
@@ -47,6 +55,7 @@ WAYS: Mapping[bytes, Callable[[Target], object]] = {
     b"fill": _fill,
     b"orphan": _orphan,
     b"descriptors": lambda target: target.write(",".join(os.listdir("/proc/self/fd")).encode()),  # noqa: PTH208
+    b"limits": _tell_limits,
     b"environment": lambda target: target.write(repr(list(os.environ)).encode()),
 }
 

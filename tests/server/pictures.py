@@ -14,7 +14,7 @@ from PIL import Image
 from server.errors import BadField
 from server.references import References
 from server.schemas import ImageReference
-from server.settings import ImageSettings
+from server.settings import ImageSettings, MediaSettings
 from server.spool import Spool
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)
@@ -72,7 +72,7 @@ async def store(given: Given, target: Path, settings: ImageSettings, field: str 
     """Have it stored by references of its own."""
     with Spool(SPOOLS) as spool:
         reference = spool.add(given) if isinstance(given, bytes) else given
-        references = References(settings, SPOOLS)
+        references = References(settings, MediaSettings(), SPOOLS)
         try:
             await references.store_image(reference, field, target)
         finally:

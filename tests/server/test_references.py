@@ -14,7 +14,7 @@ from PIL import Image
 from server.errors import FieldTooLarge, InvalidImage
 from server.references import CHILDREN, References
 from server.schemas import ImageReference
-from server.settings import ImageSettings
+from server.settings import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.server.pictures import (
     RED,
@@ -123,7 +123,7 @@ async def test_too_many_bytes(as_uri: bool, target: Path) -> None:
 
 async def test_children_are_bounded(target: Path) -> None:
     """However many pictures arrive at once, only a few processes decode; all of them are stored."""
-    references = References(ImageSettings(timeout_s=60), SPOOLS)
+    references = References(ImageSettings(timeout_s=60), MediaSettings(), SPOOLS)
     most = 0
 
     async def count() -> None:

@@ -1,0 +1,222 @@
+"""Decodes untrusted sound and film, each in a fork of its own that may be killed at any time.
+
+Run as a program, by `server.forking`. What a file is, is told by its bytes. Formats that open other files or
+addresses (playlists, FFmpeg's concat scripts, SDP) are not among those that are taken, and no protocol is.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import IO, cast
+
+import av
+from av.audio.stream import AudioStream
+from av.container import InputContainer, OutputContainer
+from av.error import FFmpegError
+from av.stream import Disposition
+from av.video.reformatter import Colorspace
+from av.video.stream import VideoStream
+from PIL import Image
+
+from server.forked import Refused, Source, Target, serve
+
+FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
+"""FFmpeg's names of the containers that are taken."""
+NAMES = "MP4, MOV, WebM, Matroska, WAV, MP3, FLAC, Ogg or AAC"
+AUDIO_CODECS = frozenset(
+    {"aac", "mp3", "mp3float", "opus", "libopus", "vorbis", "libvorbis", "flac", "alac"}
+    | {"pcm_u8", "pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s24be", "pcm_s32le", "pcm_f32le", "pcm_f64le"}
+)
+VIDEO_CODECS = frozenset(
+    {"h264", "hevc", "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "mpeg4"} | {"mjpeg", "ffv1"}
+)
+RATES = range(8_000, 192_001)
+"""Samples a second."""
+MAX_CHANNELS = 8
+HIGH = 720
+"""Rows from which on a film that does not say its colours is taken for BT.709."""
+UNSPECIFIED = 2
+"""FFmpeg's number of the colour space that is not told."""
+
+_TURNS = {1: Image.Transpose.ROTATE_90, 2: Image.Transpose.ROTATE_180, 3: Image.Transpose.ROTATE_270}
+"""By quarters of a turn, counterclockwise; Pillow's too are."""
+
+
+def write_media(source: Source, target: Target, arguments: Mapping[str, float]) -> None:
+    """Sound → WAV, or film → Matroska, by `arguments["film"]`: see `write_audio` and `write_film`."""
+    # FFmpeg starts a thread, with its memory, for each processor that it sees.
+    os.sched_setaffinity(0, {random.choice(list(os.sched_getaffinity(0)))})  # noqa: S311 - any will do
+    try:
+        with _opened(source, int(arguments["max_streams"])) as container:
+            if arguments["film"]:
+                write_film(container, target, arguments)
+            else:
+                write_audio(container, target, arguments["max_seconds"])
+    except FFmpegError:
+        raise Refused("is damaged") from None
+
+
+def write_audio(container: InputContainer, target: Target, max_seconds: float) -> None:
+    """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate.
+
+    Raises:
+        Refused: there is none, or of a kind that is not taken, or it is longer than `max_seconds`.
+        WriteFailed: there is no room for it.
+    """
+    stream = next(iter(container.streams.audio), None)
+    if stream is None:
+        raise Refused("has no sound")
+    _check_codec(stream, AUDIO_CODECS)
+    rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
+    if rate not in RATES or not 1 <= channels <= MAX_CHANNELS:
+        raise Refused(f"has {channels} channels of {rate} samples a second; that is not taken")
+    _check_length(stream, max_seconds)
+    layout = "mono" if channels == 1 else "stereo"
+    resampler = av.AudioResampler("flt", layout, rate)
+    samples = 0
+    with _writing(target, "wav") as output:
+        written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
+        for frame in _decoded(container, stream):
+            assert isinstance(frame, av.AudioFrame)
+            for piece in resampler.resample(frame):
+                samples += piece.samples
+                if samples > max_seconds * rate:
+                    raise _too_long(max_seconds)
+                piece.pts = None
+                output.mux(written.encode(piece))
+        if samples == 0:
+            raise Refused("has no sound in it")
+        output.mux(written.encode(None))
+
+
+def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
+    """The first picture stream as lossless FFV1 in Matroska: upright RGB, square pixels, its own times.
+
+    Raises:
+        Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
+            allow: `max_seconds`, `max_frames`, `max_pixels`.
+        WriteFailed: there is no room for it.
+    """
+    stream = next((each for each in container.streams.video if not _is_cover(each)), None)
+    if stream is None:
+        raise Refused("has no moving pictures")
+    _check_codec(stream, VIDEO_CODECS)
+    _check_pixels(stream.width, stream.height, arguments["max_pixels"])
+    _check_length(stream, arguments["max_seconds"])
+    with _writing(target, "matroska") as output:
+        written: VideoStream | None = None
+        for frame in _bounded(_decoded(container, stream), arguments):
+            upright = _upright(frame, stream)
+            if written is None:
+                written = _add_ffv1(output, upright, stream)
+            if (upright.width, upright.height) != (written.width, written.height):
+                raise Refused("changes its size")
+            output.mux(written.encode(upright))
+        if written is None:
+            raise Refused("has no frame in it")
+        output.mux(written.encode(None))
+
+
+def _bounded(frames: Iterable[object], arguments: Mapping[str, float]) -> Iterator[av.VideoFrame]:
+    """The frames, their times from 0 on."""
+    first: int | None = None
+    for number, frame in enumerate(frames):
+        assert isinstance(frame, av.VideoFrame)
+        _check_pixels(frame.width, frame.height, arguments["max_pixels"])
+        if number >= arguments["max_frames"]:
+            raise Refused(f"has more than {int(arguments['max_frames']):,} frames")
+        if frame.pts is None or frame.time_base is None:
+            raise Refused("has a frame without a time")
+        first = frame.pts if first is None else first
+        frame.pts -= first
+        if frame.pts * frame.time_base > arguments["max_seconds"]:
+            raise _too_long(arguments["max_seconds"])
+        yield frame
+
+
+def _add_ffv1(output: OutputContainer, like: av.VideoFrame, source: VideoStream) -> VideoStream:
+    stream = output.add_stream("ffv1", rate=source.average_rate or 25)
+    stream.width, stream.height, stream.pix_fmt = like.width, like.height, "bgr0"
+    stream.thread_count = 1
+    assert like.time_base is not None  # checked when it was decoded
+    stream.codec_context.time_base = like.time_base
+    return stream
+
+
+@contextmanager
+def _opened(source: Source, max_streams: int) -> Iterator[InputContainer]:
+    options = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
+    options["codec_whitelist"] = ",".join(sorted(AUDIO_CODECS | VIDEO_CODECS))
+    try:
+        container = av.open(cast(IO[bytes], io.BufferedReader(source)), "r", options=options)
+    except FFmpegError:
+        raise Refused(f"is damaged, or of a kind that is not taken; it must be {NAMES}") from None
+    with container:
+        if len(container.streams) > max_streams:
+            raise Refused(f"has {len(container.streams)} streams; at most {max_streams} are allowed")
+        yield container
+
+
+@contextmanager
+def _writing(target: Target, container: str) -> Iterator[OutputContainer]:
+    with av.open(cast(IO[bytes], target), "w", format=container) as output:
+        yield output
+
+
+def _decoded(container: InputContainer, stream: AudioStream | VideoStream) -> Iterator[object]:
+    stream.codec_context.thread_count = 1
+    yield from container.decode(stream)
+
+
+def _check_codec(stream: AudioStream | VideoStream, taken: frozenset[str]) -> None:
+    name = stream.codec_context.codec.name
+    if name not in taken:
+        raise Refused(f"is encoded as {name}, which is not taken")
+
+
+def _check_pixels(width: int, height: int, most: float) -> None:
+    if not 0 < width * height <= most:
+        raise Refused(f"has {width}x{height} pixels; at most {int(most):,} are allowed")
+
+
+def _check_length(stream: AudioStream | VideoStream, most: float) -> None:
+    """By what the file says of itself; it is counted all the same."""
+    if stream.duration is not None and stream.duration * (stream.time_base or 0) > most:
+        raise _too_long(most)
+
+
+def _too_long(most: float) -> Refused:
+    return Refused(f"is longer than {most:g} s")
+
+
+def _is_cover(stream: VideoStream) -> bool:
+    """The picture that music players show."""
+    return Disposition.attached_pic in stream.disposition
+
+
+def _upright(frame: av.VideoFrame, stream: VideoStream) -> av.VideoFrame:
+    """As it is to be seen: turned as the file says, with square pixels, in RGB of 8 bits."""
+    width = round(frame.width * (stream.sample_aspect_ratio or Fraction(1)))
+    space = frame.colorspace
+    if space == UNSPECIFIED:  # as players take it
+        space = Colorspace.ITU709 if frame.height >= HIGH else Colorspace.ITU601
+    turns = round(frame.rotation / 90) % 4
+    kind = "rgb24" if turns else "bgr0"
+    seen = frame.reformat(width, frame.height, kind, src_colorspace=space, threads=1)
+    if turns:
+        picture: Image.Image = seen.to_image()  # type: ignore[no-untyped-call]
+        turned: av.VideoFrame = av.VideoFrame.from_image(  # type: ignore[no-untyped-call]
+            picture.transpose(_TURNS[turns])
+        )
+        seen = turned.reformat(format="bgr0", threads=1)
+    seen.pts, seen.time_base = frame.pts, frame.time_base
+    return seen
+
+
+if __name__ == "__main__":
+    serve(write_media)
