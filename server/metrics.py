@@ -14,6 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from server.database import Database
 from server.engine.base import Engine, JobErrorCode
 from server.engine.restarts import EndReason
+from server.errors import ERROR_TABLE
 
 HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120)
@@ -21,6 +22,8 @@ JOB_BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2
 IDLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 SHARE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2)
 OUTCOMES = ("completed", *get_args(JobErrorCode))
+REMOVALS = ("age", "size", "start")
+DELIVERIES = ("delivered", "failed", "expired")
 STAGES = ("prepare", "denoise", "decode", "encode")
 
 
@@ -52,6 +55,7 @@ class Metrics:
         self._times()
         self._http()
         self._rest()
+        self._begin_all()
         for model in models:
             self._begin(model)
 
@@ -186,8 +190,6 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
-        for reason in get_args(EndReason):
-            self.worker_ends.labels(reason)
         self.ready = Gauge("reelserve_ready", "1 while a worker can take work", registry=self.registry)
 
     def described(self) -> Iterator[Described]:
@@ -198,6 +200,19 @@ class Metrics:
                 suffix = "_total" if family.type == "counter" else ""
                 labels = tuple(metric._labelnames)
                 yield Described(family.name + suffix, family.type, labels, family.documentation)
+
+    def _begin_all(self) -> None:
+        """What can happen has happened 0 times so far: an increase is seen only of what is there."""
+        for row in ERROR_TABLE.values():
+            self.refusals.labels(str(row.status), row.code)
+        for reason in get_args(EndReason):
+            self.worker_ends.labels(reason)
+        for reason in REMOVALS:
+            self.removed.labels(reason)
+        for outcome in DELIVERIES:
+            self.webhooks.labels(outcome)
+        for kind in ("OperationalError", "InterfaceError", "IntegrityError"):
+            self.database_errors.labels(kind)
 
     def _begin(self, model: str) -> None:
         for counter in (self.created, self.again):
