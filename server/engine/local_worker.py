@@ -260,6 +260,7 @@ class LocalWorker:
                 process.kill()
                 await _ended(process, KILL_SECONDS)
         finally:
+            process.kill()  # where this wait was itself called off
             self.capabilities = None
             self._socket.close()
 

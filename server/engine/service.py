@@ -89,8 +89,10 @@ class Service:
                 execution.run(pipelines[model], idle_s)
                 free_at, failed = execution.free_at, execution.failed
                 del execution  # and with it the tensors that a failure's traceback holds
+                if self._lost.is_set():
+                    return
                 device.log_peak(job_id)
-            if failed and not self._lost.is_set():
+            if failed:
                 self._tidy(device)
 
     def _next(self, device: Device) -> Execution | None:

@@ -94,8 +94,11 @@ def test_a_dead_worker_fails_its_job_and_comes_back(own: Served) -> None:
 
 
 def test_a_crash_takes_no_other_job_along(tmp_path: Path) -> None:
-    """The one that was being encoded is made again, the one that waited is made; the culprit fails."""
-    server = start(tmp_path / "data", **FAULTS, FAULT_LIGHT="1")
+    """The one that was being encoded is made again, the one that waited is made; the culprit fails.
+
+    A step that never ends is a crash too, once its job is deleted.
+    """
+    server = start(tmp_path / "data", "--engine.cancel_timeout_s", "1", **FAULTS, FAULT_LIGHT="1")
     try:
         with server.client() as client:
 
@@ -109,10 +112,16 @@ def test_a_crash_takes_no_other_job_along(tmp_path: Path) -> None:
             assert finished(client, culprit)["error"]["code"] == "worker_crashed"  # type: ignore[index]
             assert [finished(client, video_id)["status"] for video_id in (tail, waiting)] == ["completed"] * 2
             assert client.get("/health").status_code == 200
+
+            hung, waiting = create("fault:sleep=600"), create("a circle")
+            begun(client, hung)
+            assert client.delete(f"/v1/videos/{hung}").status_code == 200
+            assert client.get(f"/v1/videos/{hung}").status_code == 404
+            assert finished(client, waiting)["status"] == "completed"
     finally:
         assert server.stop() == 0
     assert "SIGSEGV" in server.log.read_text()
-    assert [path.name for path in server.artifacts.rglob("*") if path.is_file()] == ["video.mp4"] * 2
+    assert [path.name for path in server.artifacts.rglob("*") if path.is_file()] == ["video.mp4"] * 3
 
 
 def test_the_device_hardly_idles_between_queued_jobs(client: httpx.Client) -> None:

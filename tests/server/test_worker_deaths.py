@@ -184,23 +184,38 @@ async def test_a_job_that_was_handed_over_and_not_begun_goes_to_the_next_worker(
 
 
 async def test_starts_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody foresaw is tried again, and passes; a start that takes too long is ended."""
+    """An error that nobody foresaw is tried again, and passes."""
     flag = tmp_path / "failing"
     flag.touch()
     monkeypatch.setenv("FAULT_ON_LOAD", "error")
     monkeypatch.setenv("FAULT_ON_LOAD_WHILE", str(flag))
     engine = LocalEngine(EngineSettings(restart_delay_s=0.5, max_start_failures=3), MODELS)
+    failed = asyncio.Event()
+    engine.watch(lambda _reason: failed.set())
     await engine.start()
     try:
-        await asyncio.sleep(1)
+        await failed.wait()
         flag.unlink()
         await engine.wait_ready()
         assert engine.failure is None
     finally:
         await engine.stop()
-    monkeypatch.setenv("FAULT_ON_LOAD", "sleep=600")
-    flag.touch()
-    async with started(start_timeout_s=1, max_start_failures=2) as engine:
+
+
+@pytest.mark.parametrize(
+    ("fault", "settings", "told"),
+    [
+        ("sleep=600", {"start_timeout_s": 1, "max_start_failures": 2}, "was not ready within 1 s"),
+        ("sigstop", {"heartbeat_timeout_s": 3, "max_start_failures": 1}, "stopped answering"),
+        ("exit=7", {"max_start_failures": 1}, "ended with status 7"),
+    ],
+)
+async def test_starts_that_come_to_nothing(
+    monkeypatch: pytest.MonkeyPatch, fault: str, settings: dict[str, object], told: str
+) -> None:
+    """Too slow, stopped while it loads, dead: after so many in a row no more are tried, and it says why."""
+    monkeypatch.setenv("FAULT_ON_LOAD", fault)
+    async with started(**settings) as engine:
         assert engine.failure is not None
-        assert "2 starts failed" in engine.failure
-        assert "was not ready within 1 s" in engine.failure
+        assert told in engine.failure
+        assert not engine.ready
