@@ -26,6 +26,7 @@ ApiError
 ├── NotSupported             a route of OpenAI's that has no meaning here
 ├── PreviewFailed            a picture of a video cannot be made
 ├── JobFailed                a request that waits for its video learns that the job failed
+│   └── JobNotStored         and that it did so because its file could not be written
 └── RetryLater               carries the seconds to wait
     ├── QueueFull
     ├── KeyBusy
@@ -198,6 +199,10 @@ class JobFailed(ApiError):
         super().__init__(message, code=code)
 
 
+class JobNotStored(JobFailed):
+    """The job behind a waiting request failed because its file could not be written."""
+
+
 class RetryLater(ApiError):
     """The same request may succeed after `retry_after_s` seconds."""
 
@@ -274,6 +279,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         NotSupported: ErrorRow(501, "invalid_request_error", "not_supported", _NO_RETRY),
         PreviewFailed: ErrorRow(500, "server_error", "preview_failed", _NO_RETRY),
         JobFailed: ErrorRow(500, "server_error", "internal_error", _NO_RETRY),
+        JobNotStored: ErrorRow(507, "server_error", "storage_failed", _NO_RETRY),
         QueueFull: ErrorRow(429, "rate_limit_error", "queue_full"),
         KeyBusy: ErrorRow(429, "rate_limit_error", "key_limit"),
         TooManyConnections: ErrorRow(503, "server_error", "too_many_connections"),

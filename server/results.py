@@ -19,7 +19,7 @@ from encoding.formats import FORMATS
 from encoding.previews import Preview
 from server.answers import VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.downloads import Download, send
-from server.errors import ApiError, BadRequest, FileMissing, JobFailed, NotReady, VideoExpired
+from server.errors import ApiError, BadRequest, FileMissing, JobFailed, JobNotStored, NotReady, VideoExpired
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
 from server.services import START_RETRY_S, Services
@@ -67,7 +67,8 @@ def completed(job: Job) -> Job:
     assert job.error is not None
     if job.error.code == "server_restarted":
         raise NotReady(job.error.message, START_RETRY_S)
-    error: ApiError = JobFailed(job.error.message, job.error.code)
+    kind = JobNotStored if job.error.code == "storage_failed" else JobFailed
+    error: ApiError = kind(job.error.message, job.error.code)
     if job.error.code == "invalid_reference":
         error = BadRequest(job.error.message, code=job.error.code)
     raise error

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from server.answers import Video, VideoDeleted, VideoList
 from server.auth.middleware import OwnerDep
-from server.errors import BadField, IllegalMove, JobFailed, NotFound
+from server.errors import BadField, IllegalMove, JobFailed, JobNotStored, NotFound
 from server.intake import submit
 from server.openapi import REFUSED_AT_THE_DOOR, error_answers, request_body, waiting_answer
 from server.results import as_stream, completed, created, result
@@ -20,7 +20,7 @@ from server.waiting import patiently
 router = APIRouter(tags=["videos"])
 
 _UNKNOWN = error_answers(NotFound)
-_WAITING = waiting_answer() | error_answers(*REFUSED_AT_THE_DOOR, JobFailed)
+_WAITING = waiting_answer() | error_answers(*REFUSED_AT_THE_DOOR, JobFailed, JobNotStored)
 
 
 @router.post(

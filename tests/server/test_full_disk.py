@@ -226,6 +226,16 @@ async def test_events_are_delivered_after_all(
         assert {received.event["data"]["id"] for received in receiver.received} == {job_id}
 
 
+async def test_a_waiting_request_whose_file_finds_no_room(disk: Disk) -> None:
+    """507 for it too, but no client is to make the video again by itself."""
+    async with serving(disk.path / "data") as server:
+        waiting = asyncio.create_task(server.post("/v1/videos/sync"))
+        server.engine.fail(await server.begun(), "storage_failed", "the server could not store the file")
+        answer = await waiting
+        assert (answer.status_code, answer.headers["x-should-retry"]) == (507, "false")
+        assert answer.json()["error"]["code"] == "storage_failed"
+
+
 async def test_a_server_that_stops_with_a_full_database(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

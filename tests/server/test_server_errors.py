@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
@@ -20,12 +21,14 @@ from server.errors import (
     IllegalMove,
     InvalidImage,
     JobFailed,
+    JobNotStored,
     ModelNotFound,
     NotFound,
     NotReady,
     NotSupported,
     QueueFull,
     RetryLater,
+    StorageUnavailable,
     UnsupportedMediaType,
     VideoFailed,
     VideoNotReady,
@@ -33,6 +36,7 @@ from server.errors import (
     row_of,
 )
 from server.request_id import RequestIdMiddleware
+from server.spool import Spool, Upload
 from server.values import Number
 from tests.server.logged import lines
 
@@ -107,6 +111,8 @@ ANSWERS: list[tuple[ApiError, int, str, dict[str, str]]] = [
     (QueueFull("no", 600), 429, "queue_full", {"retry-after": "60"}),
     (NotSupported("no"), 501, "not_supported", {"x-should-retry": "false"}),
     (NotReady("no", 2.5), 503, "not_ready", {"retry-after": "3"}),
+    (StorageUnavailable(), 507, "storage_failed", {"retry-after": "10"}),
+    (JobNotStored("no", "storage_failed"), 507, "storage_failed", {"x-should-retry": "false"}),
     (JobFailed("no", "out_of_memory"), 500, "out_of_memory", {"x-should-retry": "false"}),
 ]
 
@@ -222,7 +228,7 @@ async def test_another_request_id_is_made(given: str | None) -> None:
         (0, "0"),
         (0.5, "0.5"),
         (1 << 16_609, "an integer of 16,610 bits"),
-        (b"1234", "a file of 4 bytes"),
+        (Upload(Spool(Path()), 0, 4), "a file of 4 bytes"),
         ([1], "a list"),
         ({"a": 1}, "an object"),
         ("x" * 100, '"' + "x" * 80 + '… (100 characters)"'),
