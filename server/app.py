@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from server import errors, openapi
+from server import cors, errors, openapi
 from server.auth.middleware import ApiKeyMiddleware
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
@@ -47,6 +47,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.add_middleware(ApiKeyMiddleware, keys=services.api_keys)
     app.add_middleware(HttpMetricsMiddleware, metrics=services.metrics)
     app.add_middleware(CanonicalPathMiddleware)
+    cors.install(app, settings.server.cors_origins)
     app.add_middleware(RequestIdMiddleware)
     return app
 

@@ -1,4 +1,4 @@
-"""`X-Request-Id` on every answer: the client's own if it is sane, or else a fresh one."""
+"""What every answer carries: `X-Request-Id`, the client's own if it is sane, and that types are meant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class RequestIdMiddleware:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = request_id
+                headers = MutableHeaders(scope=message)
+                headers[HEADER] = request_id
+                headers["x-content-type-options"] = "nosniff"  # a browser runs nothing that is not a script
             await send(message)
 
         await self._app(scope, receive, send_with_id)

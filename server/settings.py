@@ -36,6 +36,7 @@ SECRET = ("auth", "webhooks")
 """Sections whose values are never shown."""
 
 
+_ORIGIN = re.compile(r"https?://[a-z0-9.\[\]:_-]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9:][a-z0-9.:_-]*")
 
 
@@ -54,6 +55,9 @@ class ServerSettings(Section):
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     allow_public: bool = Field(
         False, description="without API keys, listen on an address that other machines can reach all the same"
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="web origins whose pages may use the server, such as `https://app.example`; `*`: any"
     )
     create_status: Literal[200, 202] = Field(
         200, description="status of `POST /v1/videos`; 202 for clients that insist on it"
@@ -78,6 +82,14 @@ class ServerSettings(Section):
         ge=0,
         description="how long running jobs may finish after SIGTERM (`queue.on_restart` says what then)",
     )
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and _ORIGIN.fullmatch(origin) is None:
+                raise ValueError(f"{origin!r} is no origin: http(s)://, a host, perhaps a port, and no path")
+        return origins
 
 
 class LogSettings(Section):

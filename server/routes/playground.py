@@ -16,9 +16,10 @@ FOLDER = Path(__file__).parent.parent / "static"
 ASSETS = frozenset({"playground.css", "playground.js"})
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
-        "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; object-src 'none'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
         "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
     }
 )
 """The page runs its own script and no other, wherever a prompt that it shows came from."""

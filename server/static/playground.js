@@ -4,20 +4,42 @@ const base = new URL(".", location.href);
 const find = (id) => document.getElementById(id);
 const form = find("request");
 let models = [];
-let watching = null; // the EventSource of the job that is shown
+let watching = null; // the AbortController of what is asked for the job that is shown
+let key = sessionStorage.getItem("key"); // forgotten with the tab
+
+/* A browser sends no key by itself: neither for an EventSource nor for a video's address. */
+async function ask(path, options = {}) {
+  const headers = key === null ? {} : { authorization: `Bearer ${key}` };
+  const response = await fetch(new URL(path, base), { ...options, headers });
+  if (response.ok) return response;
+  if (response.status === 401) askForKey();
+  const { error } = await response.json();
+  throw Object.assign(new Error(error.message), { param: error.param });
+}
 
 async function api(path, options) {
-  const response = await fetch(new URL(path, base), options);
-  const body = await response.json();
-  if (!response.ok) throw Object.assign(new Error(body.error.message), { param: body.error.param });
-  return body;
+  return (await ask(path, options)).json();
+}
+
+function askForKey() {
+  find("login").hidden = false;
+  find("work").hidden = true;
+  find("links").hidden = true;
+}
+
+function useKey(event) {
+  event.preventDefault();
+  key = find("key").value.trim();
+  find("login").hidden = true;
+  start().then(() => sessionStorage.setItem("key", key)).catch(showError);
 }
 
 async function start() {
-  setInterval(showHealth, 5000);
+  showError(null);
   await showHealth();
   models = (await api("v1/models")).data;
   find("model").replaceChildren(...models.map((model) => new Option(model.id, model.id)));
+  find("work").hidden = false;
   showModel();
   await showVideos();
 }
@@ -73,30 +95,58 @@ function showError(error) {
 }
 
 function showJob(job) {
-  watching?.close();
+  watching?.abort();
   find("job").hidden = false;
   find("video").hidden = true;
+  URL.revokeObjectURL(find("video").src); // does nothing to other addresses
   find("video").removeAttribute("src");
   find("download").hidden = true;
   find("job").dataset.id = job.id;
   const facts = { Prompt: job.prompt, Model: job.model, Size: job.size, Frames: job.num_frames, "Frames per second": job.fps, Seed: job.seed };
   find("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", name), element("dd", value)]));
-  watching = new EventSource(new URL(`v1/videos/${job.id}/events`, base));
-  for (const name of ["progress", "completed", "failed", "deleted"]) {
-    watching.addEventListener(name, (event) => showState(name, JSON.parse(event.data)));
+  watching = new AbortController();
+  void watch(job.id, watching.signal);
+}
+
+/* Until the job has ended; a connection that breaks is made anew. */
+async function watch(id, signal) {
+  while (!signal.aborted) {
+    try {
+      for await (const [name, state] of events(`v1/videos/${id}/events`, signal)) {
+        if (showState(name, state)) return;
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof TypeError)) return showError(error); // the server's own words; the network has none
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }
 
+async function* events(path, signal) {
+  const reader = (await ask(path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (text + value.replaceAll("\r", "")).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const lines = new Map(part.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()]));
+      if (lines.has("data")) yield [lines.get("event"), JSON.parse(lines.get("data"))];
+    }
+  }
+}
+
+/* Whether that was the last of them. */
 function showState(name, state) {
   const ended = name !== "progress";
-  if (ended) {
-    watching.close(); // the browser would ask again
-    void showVideos();
-  }
+  if (ended) void showVideos();
   find("cancel").hidden = ended;
   find("progress").value = state.progress ?? 0;
   find("state").textContent = ended ? (state.error?.message ?? name) : words(state);
-  if (name === "completed") showVideo(state.id);
+  if (name === "completed") showVideo(state.id, watching.signal).catch(showError);
+  return ended;
 }
 
 function words(state) {
@@ -104,9 +154,12 @@ function words(state) {
   return state.stage === null ? state.status : `${state.stage} ${state.step}/${state.steps}`;
 }
 
-function showVideo(id) {
-  const url = new URL(`v1/videos/${id}/content`, base);
+async function showVideo(id, signal) {
+  const path = `v1/videos/${id}/content`;
+  const url = key === null ? new URL(path, base) : URL.createObjectURL(await (await ask(path)).blob());
+  if (signal.aborted) return URL.revokeObjectURL(url); // another job is shown by now
   find("video").src = url;
+  find("download").download = `${id}.mp4`;
   find("video").hidden = false;
   find("download").href = url;
   find("download").hidden = false;
@@ -141,4 +194,6 @@ function element(tag, text) {
 form.addEventListener("submit", submit);
 find("model").addEventListener("change", showModel);
 find("cancel").addEventListener("click", () => api(`v1/videos/${find("job").dataset.id}/cancel`, { method: "POST" }));
+find("login").addEventListener("submit", useKey);
+setInterval(showHealth, 5000);
 start().catch(showError);

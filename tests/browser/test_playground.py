@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,15 +14,16 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.e2e.requests import png
 from tests.serving import Served
+from tests.wire.instant import listening, make_app
 
 pytestmark = pytest.mark.browser
 
 SMALL = {"size": "64x32", "num_frames": "5", "seed": "0"}
 
 
-@pytest.fixture
-def page(served: Served) -> Iterator[Page]:
-    """The playground, loaded; the test fails if the browser reports any error."""
+@contextmanager
+def opened(url: str) -> Iterator[Page]:
+    """The page in a browser; the test fails if that reports any error."""
     problems: list[str] = []
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     flags = [
@@ -33,17 +35,24 @@ def page(served: Served) -> Iterator[Page]:
     ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=flags)
-        opened = browser.new_page()
-        opened.on("pageerror", lambda error: problems.append(str(error)))
-        opened.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
-        opened.goto(served.url)
-        expect(opened.locator("#model option")).to_have_count(3)
-        yield opened
+        page = browser.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
+        page.goto(url)
+        yield page
         if folder := os.environ.get("SCREENSHOTS"):
-            opened.screenshot(path=Path(folder) / "playground.png", full_page=True)
+            page.screenshot(path=Path(folder) / "playground.png", full_page=True)
         browser.close()
     aborted = [problem for problem in problems if "ERR_ABORTED" not in problem]  # a video that was replaced
     assert aborted == []
+
+
+@pytest.fixture
+def page(served: Served) -> Iterator[Page]:
+    """The playground, loaded."""
+    with opened(served.url) as page:
+        expect(page.locator("#model option")).to_have_count(3)
+        yield page
 
 
 def fill(page: Page, prompt: str, **fields: str) -> None:
@@ -111,10 +120,44 @@ def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:
     assert page.locator("#videos li").count() <= before
 
 
+def test_a_key_is_asked_for_and_used(tmp_path: Path) -> None:
+    """With keys, the page loads and shows nothing; the key makes it work, until the tab closes."""
+    key = "a-key-for-the-browser"
+    app = make_app(tmp_path, auth={"keys": [{"name": "browser", "key": key}]})
+    with listening(app) as url, opened(url) as page:
+        login = page.get_by_label("API key")
+        expect(login).to_be_visible()
+        expect(page.locator("#work")).to_be_hidden()
+        login.fill("wrong")
+        page.get_by_role("button", name="Use it").click()
+        expect(page.locator("#error")).to_contain_text("not known")
+        expect(page.locator("#work")).to_be_hidden()
+        login.fill(key)
+        page.get_by_role("button", name="Use it").click()
+        expect(page.locator("#work")).to_be_visible()
+        expect(page.locator("#error")).to_be_hidden()
+        page.get_by_label("Prompt", exact=True).fill("a red circle")
+        make(page)
+        expect(page.locator("#state")).to_have_text("completed")
+        page.wait_for_function("document.querySelector('#video').readyState >= 2")
+        assert str(page.locator("#download").get_attribute("href")).startswith("blob:")
+        assert key not in page.content()
+        page.reload()
+        expect(page.locator("#videos li")).to_have_count(1)
+        expect(login).to_be_hidden()
+
+
 def test_the_page_runs_no_script_but_its_own(client: httpx.Client) -> None:
     """Its policy says so, and unknown files are not found."""
     response = client.get("/")
     assert response.headers["content-type"].startswith("text/html")
-    assert "default-src 'self'" in response.headers["content-security-policy"]
+    policy = response.headers["content-security-policy"].split("; ")
+    assert {"default-src 'self'", "object-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(
+        policy
+    )
+    assert "unsafe" not in response.headers["content-security-policy"]
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["x-frame-options"] == "DENY"
+    assert response.headers["x-content-type-options"] == "nosniff"
     assert client.get("/static/playground.js").headers["content-type"].split(";")[0].endswith("javascript")
     assert client.get("/static/..%2fapp.py").status_code == 404
