@@ -14,7 +14,7 @@ from encoding.base import Artifact, Sink
 from encoding.formats import open_sink
 from encoding.probe import try_spec
 from pipelines.base import Pipeline, Stage
-from pipelines.errors import Cancelled
+from pipelines.errors import BadOutput, Cancelled
 from server.engine.base import (
     DeviceFree,
     EngineTask,
@@ -134,6 +134,8 @@ class Execution:
                     for chunk in group:
                         sink.write(chunk.frames)
         self._control.check()  # a cancel between the last chunk and here
+        if len(self._sinks) < len(self.task.outputs):
+            raise BadOutput(f"{len(self._sinks)} videos were made, {len(self.task.outputs)} are wanted")
 
     def _progress(self, stage: Stage, step: int, steps: int, cost: float) -> None:
         for sink in self._sinks:

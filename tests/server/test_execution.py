@@ -115,6 +115,15 @@ def test_a_failure_of_the_first_output_ends_the_job(tmp_path: Path, monkeypatch:
     assert made == FRAMES + 2
 
 
+def test_an_output_that_was_not_made(tmp_path: Path) -> None:
+    """A pipeline that ends too soon is an error, and no job that never ends."""
+    run = Run(tmp_path, num_outputs=2)
+    run.execution.task = replace(run.task, params=replace(run.task.params, num_outputs=1))
+    last = run(Clip())
+    assert isinstance(last, Failed)
+    assert last.code == "internal_error"
+
+
 def test_frames_that_are_not_finite(tmp_path: Path) -> None:
     """NaN ends in an error of encoding, and in no file."""
     last = Run(tmp_path)(Clip(value=float("nan")))
