@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from server import sqlite
 from server.start import StartError
 
-DRIVERS: Mapping[str, str] = MappingProxyType({"sqlite": "aiosqlite", "postgresql": "psycopg"})
+DRIVERS: Mapping[str, str] = MappingProxyType({"sqlite": "loop", "postgresql": "psycopg"})
 """Database → the driver that speaks to it."""
 
-SQLITE_POOL = {"pool_size": 4, "max_overflow": 0}
-"""Each connection is a thread: more of them only take the interpreter from each other."""
+SQLITE_POOL = {"pool_size": 16, "max_overflow": 0}
+"""Closing one is a task of its own, so readers that come together have some of them for a moment."""
 
 POSTGRES_POOL = {
     "pool_size": 8,
@@ -42,12 +41,6 @@ POSTGRES_CONNECT = {
 
 HIDDEN = {"hide_parameters": True}
 """An error that is logged must not show what was to be written: prompts."""
-
-BUSY_S = 10
-"""How long a writer waits for one of another process."""
-
-WRITES = "reelserve_writes"
-"""Execution option of a connection whose transactions write."""
 
 
 def parse_url(text: str) -> URL:
@@ -81,8 +74,8 @@ def _refusal(url: URL, problem: str) -> StartError:
 
 
 def shown_url(url: URL) -> str:
-    """The URL without what may be secret: its password and its parameters."""
-    return url.set(query={}).render_as_string(hide_password=True)
+    """The URL without what may be secret, its password and its parameters, and without the driver."""
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string(hide_password=True)
 
 
 def sqlite_file(url: URL) -> Path | None:
@@ -94,8 +87,7 @@ def connect(url: URL) -> AsyncEngine:
     """An engine for a URL of `parse_url`; it connects when it is first used."""
     if url.get_backend_name() == "sqlite":
         engine = create_async_engine(url, **SQLITE_POOL, **HIDDEN)
-        event.listen(engine.sync_engine, "connect", _configure_sqlite)
-        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        sqlite.listen(engine.sync_engine)
         return engine
     return create_async_engine(url, connect_args=postgres_parameters(url), **POSTGRES_POOL, **HIDDEN)
 
@@ -103,33 +95,3 @@ def connect(url: URL) -> AsyncEngine:
 def postgres_parameters(url: URL) -> dict[str, Any]:
     """What a connection to this URL is opened with, beside what the URL says."""
     return {name: value for name, value in POSTGRES_CONNECT.items() if name not in url.query}
-
-
-def prepare_sqlite(file: Path) -> None:
-    """Make the file where there is none, and see that it can be written. Blocks.
-
-    Raises:
-        sqlite3.Error: it is no database, or the system refuses it.
-    """
-    # Without the asynchronous driver, which leaves a thread behind if it cannot open a file.
-    with closing(sqlite3.connect(file, timeout=BUSY_S, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")  # the file remembers it
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-
-
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # the driver would begin transactions by itself, and too late
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=FULL")  # what was answered outlives a power failure, too
-    cursor.execute(f"PRAGMA busy_timeout={BUSY_S * 1000}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the write lock as it begins.
-
-    One that took it later, after it had read, would be refused at once if another had written meanwhile.
-    """
-    writes = connection.get_execution_options().get(WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

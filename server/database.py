@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -14,8 +14,9 @@ from sqlalchemy import ExceptionContext, MetaData, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from server import sqlite
 from server.advisory import only_server_of_database
-from server.connections import WRITES, connect, parse_url, prepare_sqlite, shown_url, sqlite_file
+from server.connections import connect, parse_url, shown_url, sqlite_file
 from server.exclusive import only_server_of
 from server.jobs import Job
 from server.migrations import upgrade
@@ -72,10 +73,10 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = parse_url(url)
         self._engine = connect(self._url)
-        self._writer = self._engine.execution_options(**{WRITES: True})
         self._file = sqlite_file(self._url)
         # Of SQLite's writers one goes at a time; those that queue here are served in order, and at once.
-        self._turn = None if self._file is None else asyncio.Lock()
+        self._turn = asyncio.Lock()
+        self._writer: AsyncConnection | None = None
         self._outage = Outage()
 
     async def open(self) -> None:
@@ -86,11 +87,13 @@ class Database:
         """
         with self._refusing():
             if self._file is not None:
-                await asyncio.to_thread(prepare_sqlite, self._file)
-            async with self._writer.begin() as connection:
+                await asyncio.to_thread(sqlite.prepare, self._file)
+            async with self._transaction() as connection:
                 await connection.run_sync(upgrade)
 
     async def close(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
         await self._engine.dispose()
 
     def watch(self, note: Callable[[str], None]) -> None:
@@ -144,8 +147,21 @@ class Database:
             StoreUnavailable: the database cannot be reached.
         """
         with self._outage.noticed():
-            async with self._turn or nullcontext(), self._writer.begin() as connection:
+            async with self._transaction() as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection]:
+        if self._file is None:
+            async with self._engine.begin() as connection:
+                yield connection
+            return
+        async with self._turn:
+            if self._writer is None:
+                connected = await self._engine.connect()
+                self._writer = await connected.execution_options(**{sqlite.WRITES: True})
+            async with self._writer.begin():
+                yield self._writer
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

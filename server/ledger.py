@@ -7,7 +7,8 @@ import errno
 import logging
 import os
 import time
-from functools import partial
+from collections.abc import Coroutine
+from itertools import count
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
@@ -159,7 +160,11 @@ class Ledger:
         """As the store does it, and while the database takes nothing, again and again: a job that has ended
         is not lost, and its files stand meanwhile.
         """
-        move = partial(self.store.move, live.job.id, status, **changes)
+        attempts = count()
+
+        def move() -> Coroutine[Any, Any, Job]:
+            return self.store.move(live.job.id, status, again=next(attempts) > 0, **changes)
+
         return await (persistently(move, live) if self.patient else move())
 
     def _make_folder(self, job_id: str) -> None:

@@ -386,7 +386,7 @@ class Settings(BaseSettings):
 
     @property
     def store_url(self) -> str:
-        return self.store.url or f"sqlite+aiosqlite:///{self.data_dir / 'jobs.sqlite3'}"
+        return self.store.url or f"sqlite:///{self.data_dir / 'jobs.sqlite3'}"
 
     @property
     def model_configs(self) -> tuple[ModelConfig, ...]:

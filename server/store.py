@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
@@ -20,8 +19,8 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    bindparam,
     delete,
-    false,
     insert,
     or_,
     select,
@@ -32,7 +31,7 @@ from sqlalchemy import (
 
 from server.database import METADATA, Beside, Database, Ending, uninterrupted
 from server.echo import shown
-from server.errors import IllegalMove, NotFound, StoreUnavailable
+from server.errors import IllegalMove, NotFound
 from server.jobs import TRANSITIONS, Job, JobError, JobStatus, StoredFile
 from server.params import Resolved
 
@@ -55,10 +54,8 @@ _JOBS = Table(
     Column("files", JSON, nullable=False),
     Column("timings", JSON, nullable=False),
 )
+_BY_ID = select(_JOBS).where(_JOBS.c.id == bindparam("job_id"))
 _RESOLVED = TypeAdapter(Resolved)
-OUTAGE_S = 30.0
-"""How long a move waits for a database that cannot be reached."""
-AGAIN_S = 0.5
 _IDS_AT_ONCE = 500
 """Databases bound the parameters of a statement."""
 
@@ -101,7 +98,7 @@ class Store:
             NotFound: there is none.
         """
         async with self._database.reading() as connection:
-            row = (await connection.execute(select(_JOBS).where(_is(job_id)))).mappings().first()
+            row = (await connection.execute(_BY_ID, {"job_id": _possible(job_id)})).mappings().first()
         if row is None:
             raise _unknown(job_id)
         return _job(row)
@@ -150,49 +147,34 @@ class Store:
         async with self._database.reading() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 
-    async def move(self, job_id: str, status: JobStatus, **changes: Any) -> Job:
+    @uninterrupted
+    async def move(self, job_id: str, status: JobStatus, *, again: bool = False, **changes: Any) -> Job:
         """Change the status, and with it other fields of `Job`; return the job as it is then.
 
-        What a worker did must not be lost by a short outage: one of up to `OUTAGE_S` is waited out.
+        Args:
+            again: an earlier attempt may have done it, and only its answer was lost; then all is well.
 
         Raises:
             NotFound: there is no such job.
             IllegalMove: its status does not lead there.
-            StoreUnavailable: the outage is longer.
         """
-        tried = False
-        while True:
-            try:
-                job = await self._move(job_id, status, changes)
-                break
-            except IllegalMove:
-                if not tried or (job := await self.get(job_id)).status is not status:
-                    raise
-                break  # it was done, and only the answer was lost
-            except StoreUnavailable:
-                if self._database.down_s > OUTAGE_S:
-                    raise
-            tried = True
-            await asyncio.sleep(AGAIN_S)
-        for ending in self._endings if status.final else ():
-            ending.written()
-        return job
-
-    @uninterrupted
-    async def _move(self, job_id: str, status: JobStatus, changes: Mapping[str, Any]) -> Job:
         sources = [source for source, targets in TRANSITIONS.items() if status in targets]
         async with self._database.writing() as connection:
             # The status is part of the condition, so of two movers at once only one finds its row.
             moved = update(_JOBS).where(_is(job_id), _JOBS.c.status.in_(sources))
             result = await connection.execute(moved.values(_columns({"status": status, **changes})))
-            row = (await connection.execute(select(_JOBS).where(_is(job_id)))).mappings().first()
+            row = (await connection.execute(_BY_ID, {"job_id": _possible(job_id)})).mappings().first()
             if row is None:
                 raise _unknown(job_id)
-            if cast(CursorResult[Any], result).rowcount == 0:
+            made = cast(CursorResult[Any], result).rowcount == 1
+            if not made and not (again and row["status"] == status):
                 raise IllegalMove(f"video {job_id} is {row['status']} and cannot become {status}")
             job = _job(row)
-            for ending in self._endings if status.final else ():
+            endings = self._endings if status.final else ()
+            for ending in endings if made else ():
                 await ending.write(connection, job)
+        for ending in endings:
+            ending.written()
         return job
 
     async def lifetimes(self, job_ids: Sequence[str]) -> list[Lifetime]:
@@ -247,8 +229,12 @@ class Store:
 
 
 def _is(job_id: str) -> ColumnElement[bool]:
-    """The row of a job. Ids are printable; PostgreSQL could not even be asked for some that are not."""
-    return _JOBS.c.id == job_id if job_id.isascii() and job_id.isprintable() else false()
+    return _JOBS.c.id == _possible(job_id)
+
+
+def _possible(job_id: str) -> str:
+    """The id, or the empty one, which no job has: PostgreSQL could not be asked for one with a NUL in it."""
+    return job_id if job_id.isascii() and job_id.isprintable() else ""
 
 
 def _fileless(now_us: int) -> ColumnElement[bool]:

@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, folder: Path, engine: ScriptedEngine, **settings: Any) -> None:
         self.engine = engine
-        self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+        self.database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
         self.store = Store(self.database)
         self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
         self.artifacts.open()

@@ -55,9 +55,11 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(data: Path, **sections: Any) -> AsyncIterator[Server]:
+async def serving(
+    data: Path, engine: ScriptedEngine | None = None, /, **sections: Any
+) -> AsyncIterator[Server]:
     """A server with its files below `data`; `sections` of the settings as the YAML would have them."""
-    engine = ScriptedEngine()
+    engine = engine or ScriptedEngine()
     engine.capabilities = CAPABILITIES
     sections = {"data_dir": data} | sections
     app = create_app(make_settings(**sections), engine)

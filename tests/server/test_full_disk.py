@@ -129,7 +129,7 @@ async def test_room_must_be_left(disk: Disk) -> None:
 
 async def test_a_full_database_takes_no_job(disk: Disk) -> None:
     """No half of one either; it is read all the same, and takes the next one as soon as it can."""
-    url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
+    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
     data = disk.path.parent / "data"
     async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
         await server.post()
@@ -149,7 +149,7 @@ async def test_a_job_that_ends_meanwhile_is_not_lost(
     """Its files stand until the database can be told that they do; the same for one that failed."""
     monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
-    url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
+    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
     data = disk.path.parent / "data"
     async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
         done = await running(server)
@@ -183,7 +183,7 @@ async def test_a_cancelled_job_whose_end_cannot_be_written(
     """It is stopped, and the client told that this is not on record; it is as soon as there is room."""
     monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
-    url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
+    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
     data = disk.path.parent / "data"
     async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
         jobs = [await running(server), (await server.post()).json()["id"]]
@@ -241,7 +241,7 @@ async def test_a_server_that_stops_with_a_full_database(
 ) -> None:
     """It does stop. The next one starts without room as well, and runs the job again when there is some."""
     monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
-    url = f"sqlite+aiosqlite:///{disk.path / 'jobs.sqlite3'}"
+    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
     data, sections = disk.path.parent / "data", {"store": {"url": url}, "queue": {"max_jobs": 1000}}
     async with serving(data, **sections) as server:
         job_id = await running(server)

@@ -98,7 +98,7 @@ PROGRAM = """
 import logging, sys, threading, warnings
 from server import logs
 logs.configure("json", sys.argv[1])
-for name in ("reelserve.jobs", "aiosqlite"):
+for name in ("reelserve.jobs", "sqlalchemy"):
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
         logging.getLogger(name).log(level, "%s said", name)
 logging.getLogger("uvicorn.error").info("started", extra={"color_message": "no"})
@@ -126,7 +126,7 @@ def test_all_that_a_process_says_is_json(level: str) -> None:
     quiet = [(name, who) for name, who, _ in told if name in ("debug", "info")]
     ours = [("debug", "reelserve.jobs"), ("info", "reelserve.jobs"), ("info", "uvicorn.error")]
     assert quiet == (ours if level == "debug" else [])
-    assert ("warning", "aiosqlite", "aiosqlite said") in told
+    assert ("warning", "sqlalchemy", "sqlalchemy said") in told
     assert ("warning", "library", "of a library") in told
     assert any(name == "py.warnings" and "a warning of a library" in text for _, name, text in told)
     assert "ZeroDivisionError" in said[-2]["exception"]

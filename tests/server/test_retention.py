@@ -102,7 +102,7 @@ class House:
 @asynccontextmanager
 async def house(folder: Path, **limits: Any) -> AsyncIterator[House]:
     """One run of a server; another one on the same folder is a restart."""
-    database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+    database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
     await database.open()
     try:
         yield House(folder, database, replace(NONE, **limits))

@@ -49,7 +49,7 @@ class Sending:
     """A store whose ended jobs are told to receivers."""
 
     def __init__(self, folder: Path, *webhooks: WebhookSettings, retries: Retries = FAST) -> None:
-        self.database = Database(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+        self.database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
         self.outbox = Outbox(self.database, webhooks)
         self.store = Store(self.database, endings=(self.outbox,))
         self.metrics = Metrics()
