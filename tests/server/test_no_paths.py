@@ -26,7 +26,7 @@ WAYS_OUT = [
     "C:\\escaped",
 ]
 OURS = re.compile(
-    r"(jobs\.sqlite3(-\w+)?|server\.lock|spool|uploads|artifacts"
+    r"(jobs\.sqlite3(-\w+|\.lock)?|server\.lock|spool|uploads|artifacts"
     r"|(uploads|artifacts)/video_[0-9a-f]{32}"
     r"|uploads/video_[0-9a-f]{32}/(input_reference|last_image)\.png"
     r"|artifacts/video_[0-9a-f]{32}/video(-\d)?\.\w+"
