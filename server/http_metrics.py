@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server import logs
 from server.errors import CODE
 from server.metrics import Metrics
+
+logger = logging.getLogger("reelserve.http")
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
@@ -60,16 +64,22 @@ class _Seen:
 
     def note(self, metrics: Metrics) -> None:
         """Write it all down, once the answer is sent or given up."""
+        seconds = time.monotonic() - self._begun
+        status = HTTPStatus.INTERNAL_SERVER_ERROR if self._status is None else self._status
         method = self._scope["method"] if self._scope["method"] in METHODS else OTHER
         where = (method, route_of(self._scope))
-        metrics.http_seconds.labels(*where).observe(time.monotonic() - self._begun)
-        status = HTTPStatus.INTERNAL_SERVER_ERROR if self._status is None else self._status
+        metrics.http_seconds.labels(*where).observe(seconds)
         metrics.http_requests.labels(*where, f"{status:d}").inc()
         metrics.http_received.labels(*where).inc(self._received)
         metrics.http_sent.labels(*where).inc(self._sent)
-        if status >= HTTPStatus.BAD_REQUEST:
-            code = self._scope["state"].get(CODE, BUG if self._status is None else OTHER)
-            metrics.refusals.labels(f"{status:d}", code).inc()
+        told: logs.Fields = {"method": where[0], "route": where[1], "status": int(status)}
+        told["seconds"] = round(seconds, 4)
+        if status < HTTPStatus.BAD_REQUEST:
+            logger.debug("request answered", extra=told)
+            return
+        told["code"] = self._scope["state"].get(CODE, BUG if self._status is None else OTHER)
+        metrics.refusals.labels(f"{status:d}", told["code"]).inc()
+        logger.info("request refused", extra=told)
 
 
 def route_of(scope: Scope) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from server.http_metrics import OTHER
+from tests.server.logged import writing
 from tests.server.running import serving
 from tests.server.scraped import scrape
 
@@ -69,6 +70,22 @@ async def test_refusals_are_counted_by_code(tmp_path: Path, path: str, status: s
         now = await scrape(server.client)
     assert (str(answer.status_code), answer.json()["error"]["code"]) == (status, code)
     assert now.value("reelserve_refusals_total", status=status, code=code) == 1
+
+
+async def test_a_refusal_is_a_line_that_its_request_id_finds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the template of the path; what went well is no news."""
+    async with serving(tmp_path) as server:
+        with writing(caplog):
+            answer = await server.client.get("/v1/videos/a-secret-id")
+            await server.client.get("/live")
+    (line,) = [line for line in caplog.text.splitlines() if " reelserve.http: " in line]
+    assert f"request refused request_id={answer.headers['x-request-id']}" in line
+    assert 'route="/v1/videos/{video_id}"' in line or "route=/v1/videos/{video_id}" in line
+    assert "code=video_not_found" in line
+    assert "status=404" in line
+    assert "secret" not in line
 
 
 async def test_a_bug_is_counted_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
