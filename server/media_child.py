@@ -112,6 +112,7 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
         written: VideoStream | None = None
         for frame in _bounded(_decoded(container, stream), arguments):
             upright = _upright(frame, stream)
+            _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
                 written = _add_ffv1(output, upright, stream)
             if (upright.width, upright.height) != (written.width, written.height):
@@ -153,7 +154,8 @@ def _opened(source: Source, max_streams: int) -> Iterator[InputContainer]:
     options = {"format_whitelist": FORMATS, "protocol_whitelist": "none"}
     options["codec_whitelist"] = ",".join(sorted(AUDIO_CODECS | VIDEO_CODECS))
     try:
-        container = av.open(cast(IO[bytes], io.BufferedReader(source)), "r", options=options)
+        file = cast(IO[bytes], io.BufferedReader(source))
+        container = av.open(file, "r", options=options, metadata_errors="ignore")
     except FFmpegError:
         raise Refused(f"is damaged, or of a kind that is not taken; it must be {NAMES}") from None
     with container:

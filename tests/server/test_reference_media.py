@@ -109,6 +109,14 @@ async def test_samples_are_exact(target: Path) -> None:
     assert np.array_equal(samples[0] * 32_768, values)
 
 
+async def test_titles_do_not_matter(target: Path) -> None:
+    """Old programs wrote them in whatever their system's letters were."""
+    data = _wav(1)
+    assert b"Lavf" in data
+    _, samples = await _sound(data.replace(b"Lavf", b"L\xe4rm"), target)
+    assert samples.shape == (2, 48_000)
+
+
 @pytest.mark.parametrize(
     ("container", "codec"),
     [("mp4", "libx264"), ("mov", "libx264"), ("webm", "libvpx-vp9"), ("matroska", "mpeg4")],
