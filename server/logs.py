@@ -88,7 +88,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One event."""
         said = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
-        head = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()}{said}"
+        head = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage().rstrip()}{said}"
         trace = _trace(record, self)
         return head if trace is None else f"{head}\n{trace}"
 
@@ -104,7 +104,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "pid": record.process,
-            "message": record.getMessage(),
+            "message": record.getMessage().rstrip(),
             **_fields(record),
         }
         return json.dumps(line if trace is None else {**line, "exception": trace}, default=str)

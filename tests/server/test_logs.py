@@ -3,14 +3,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import subprocess
 import sys
 from typing import Any
 
+import httpx
 import pytest
+import uvicorn
+from fastapi import FastAPI
 
-from server import logs
+from server import errors, logs
 from server.logs import FIELDS, JsonFormatter, TextFormatter
+from server.request_id import RequestIdMiddleware
+from tests.server.logged import writing
 
 
 def record(message: str = "something happened", *args: object, **fields: object) -> logging.LogRecord:
@@ -139,3 +145,29 @@ def test_all_that_a_process_says_is_json(level: str) -> None:
 def test_fields_have_no_name_of_a_record() -> None:
     """`logging` refuses such an `extra`."""
     assert not set(FIELDS) & set(vars(record()))
+
+
+async def test_the_trace_of_a_bug_has_the_id_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    """uvicorn logs it, after every middleware has returned."""
+    app = FastAPI()
+    errors.install(app)
+    app.add_middleware(RequestIdMiddleware)
+
+    async def fail() -> None:
+        raise RuntimeError("a bug")
+
+    app.add_api_route("/fail", fail, methods=["GET"])
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    with writing(caplog):
+        serving = asyncio.create_task(server._serve(sockets=[listener]))
+        async with httpx.AsyncClient() as client:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/fail"
+            for name in ("bug-1", "bug-2"):
+                assert (await client.get(url, headers={"x-request-id": name})).status_code == 500
+        server.should_exit = True
+        await serving
+    listener.close()
+    said = [line for line in caplog.text.splitlines() if "Exception in ASGI application" in line]
+    assert [line.partition("request_id=")[2] for line in said] == ["bug-1", "bug-2"]
+    assert caplog.text.count("RuntimeError: a bug") == 2
