@@ -40,10 +40,10 @@ class Postgres:
         self._admin = admin
 
     @contextlib.contextmanager
-    def database(self) -> Iterator[str]:
-        """The URL of an empty database, which is gone after the block."""
+    def database(self, template: str = "template0") -> Iterator[str]:
+        """The URL of a database like `template`, by default an empty one; it is gone after the block."""
         name = f"test_{uuid4().hex}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         try:
             yield self._admin.set(database=name).render_as_string(hide_password=False)
         finally:

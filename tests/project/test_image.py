@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
+from server.connections import parse_url
 from server.settings import load
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +32,14 @@ def test_whatever_is_copied_reaches_the_builder() -> None:
     sources = {source for line in copies for source in line.split()[:-1]}
     assert {Path(source).parts[0] for source in sources} == admitted
     assert all((ROOT / source).exists() for source in sources)
+
+
+def test_the_servers_of_compose_find_each_other() -> None:
+    """The database's URL is one that a start takes, and its socket's folder is shared by both."""
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    url = parse_url(services["reelserve"]["environment"]["REELSERVE_STORE__URL"])
+    database = services["postgres"]["environment"]
+    assert (url.username, url.database) == (database["POSTGRES_USER"], database["POSTGRES_DB"])
+    shared = f"socket:{url.query['host']}"
+    assert shared in services["reelserve"]["volumes"]
+    assert shared in services["postgres"]["volumes"]

@@ -17,6 +17,7 @@ from server.metrics import Metrics
 from server.retention import Limits
 from server.settings import QueueSettings
 from server.store import Store
+from tests.databases import url_for
 from tests.server.scripted import ScriptedEngine
 
 
@@ -25,7 +26,7 @@ class Bench:
 
     def __init__(self, folder: Path, engine: ScriptedEngine, **settings: Any) -> None:
         self.engine = engine
-        self.database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
+        self.database = Database(url_for(folder))
         self.store = Store(self.database)
         self.artifacts, self.uploads = JobFolders(folder / "artifacts"), JobFolders(folder / "uploads")
         self.artifacts.open()

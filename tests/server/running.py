@@ -12,6 +12,7 @@ import httpx
 
 from server.app import create_app, running
 from server.services import Services
+from tests.databases import url_for
 from tests.server.door import CAPABILITIES, make_settings
 from tests.server.scripted import ScriptedEngine
 
@@ -61,7 +62,7 @@ async def serving(
     """A server with its files below `data`; `sections` of the settings as the YAML would have them."""
     engine = engine or ScriptedEngine()
     engine.capabilities = CAPABILITIES
-    sections = {"data_dir": data} | sections
+    sections = {"data_dir": data, "store": {"url": url_for(data)}, **sections}
     app = create_app(make_settings(**sections), engine)
     services: Services = app.state.services
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -10,6 +10,8 @@ from server.jobs import JobStatus
 from tests.server.bench import Bench
 from tests.server.scripted import new_job
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 
 async def test_a_job_goes_from_the_queue_to_its_file(bench: Bench) -> None:
     """Queued, in progress, completed: with times, timings and the file's name."""

@@ -15,6 +15,8 @@ from server.jobs import Job, JobStatus
 from tests.server.bench import Bench, dispatching
 from tests.server.scripted import ScriptedEngine, new_job
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 
 @asynccontextmanager
 async def killed(folder: Path, *jobs: Job, **settings: Any) -> AsyncIterator[Bench]:

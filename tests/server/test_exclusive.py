@@ -74,22 +74,26 @@ async def test_a_killed_holder_leaves_the_lock_free_though_its_child_lives(
         os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("flag", "named"),
-    [("data_dir", "data_dir: cannot use"), ("artifacts.dir", "artifacts.dir: cannot use")],
-)
-def test_a_folder_that_cannot_be_used_ends_the_command(tmp_path: Path, flag: str, named: str) -> None:
+def serve(**flags: str) -> subprocess.CompletedProcess[str]:
+    """The command, which is to end by itself."""
+    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0"]
+    given = [part for name, value in flags.items() for part in (f"--{name}", value)]
+    return subprocess.run([*command, *given], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("flag", ["data_dir", "artifacts.dir"])
+def test_a_folder_that_cannot_be_used_ends_the_command(tmp_path: Path, flag: str) -> None:
     """One line on standard error that names the setting and the folder, and exit status 1: no traceback."""
     file = tmp_path / "file"
     file.touch()
-    flags = {"data_dir": str(tmp_path / "data"), "port": "0"} | {flag: str(file / "below")}
-    command = [sys.executable, "-m", "server.cli", "serve"]
-    run = subprocess.run(
-        [*command, *(part for name, value in flags.items() for part in (f"--{name}", value))],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 1
-    assert run.stdout == ""
-    assert run.stderr == f"reelserve: {named} {file / 'below'}: Not a directory\n"
+    run = serve(**{"data_dir": str(tmp_path / "data"), flag: str(file / "below")})
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == f"reelserve: {flag}: cannot use {file / 'below'}: Not a directory\n"
+
+
+def test_a_database_that_cannot_be_used_ends_the_command(tmp_path: Path) -> None:
+    """The same, with where it should be and without the password."""
+    run = serve(**{"data_dir": str(tmp_path), "store.url": "postgresql://someone:hunter2@127.0.0.1:1/jobs"})
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("reelserve: store.url: postgresql://someone:***@127.0.0.1:1/jobs: ")
+    assert run.stderr.count("\n") == 1

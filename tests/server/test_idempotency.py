@@ -18,6 +18,8 @@ from tests.server.pictures import encoded
 from tests.server.running import Server, serving
 from tests.server.scripted import new_job
 
+pytestmark = pytest.mark.usefixtures("database_url")
+
 KEY = {"Idempotency-Key": "order-1"}
 SECOND_NS = 1_000_000_000
 

@@ -45,10 +45,10 @@ def execute(url: str, script: str) -> None:
 
 
 @pytest.fixture
-def first(database_url: str) -> str:
+def first(empty_database_url: str) -> str:
     """A database of the first servers."""
-    execute(database_url, FIRST.read_text())
-    return database_url
+    execute(empty_database_url, FIRST.read_text())
+    return empty_database_url
 
 
 async def seen(url: str, look: Callable[[Connection], T]) -> T:

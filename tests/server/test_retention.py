@@ -21,7 +21,10 @@ from server.metrics import Metrics
 from server.retention import LOOK_AGAIN_S, TROUBLE_PAUSE_S, EndedJobs, Keeper, Limits
 from server.schemas import VideoGenerationRequest
 from server.store import Store
+from tests.databases import url_for
 from tests.server.scripted import new_job
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 NONE = Limits(files_s=None, files_bytes=None, records_s=None)
 S = 1_000_000
@@ -102,7 +105,7 @@ class House:
 @asynccontextmanager
 async def house(folder: Path, **limits: Any) -> AsyncIterator[House]:
     """One run of a server; another one on the same folder is a restart."""
-    database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
+    database = Database(url_for(folder))
     await database.open()
     try:
         yield House(folder, database, replace(NONE, **limits))

@@ -20,10 +20,13 @@ from server.store import Store
 from server.webhooks.outbox import Outbox
 from server.webhooks.sender import Retries, WebhookSender
 from server.webhooks.settings import WebhookSettings
+from tests.databases import url_for
 from tests.server.logged import lines
 from tests.server.receiver import Received, Receiver, receiving
 from tests.server.running import serving
 from tests.server.scripted import new_job
+
+pytestmark = pytest.mark.usefixtures("database_url")
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 FAST = Retries(first_s=0.1, longest_s=0.4, timeout_s=0.5)
@@ -49,7 +52,7 @@ class Sending:
     """A store whose ended jobs are told to receivers."""
 
     def __init__(self, folder: Path, *webhooks: WebhookSettings, retries: Retries = FAST) -> None:
-        self.database = Database(f"sqlite:///{folder / 'jobs.sqlite3'}")
+        self.database = Database(url_for(folder))
         self.outbox = Outbox(self.database, webhooks)
         self.store = Store(self.database, endings=(self.outbox,))
         self.metrics = Metrics()
