@@ -158,7 +158,9 @@ class UrlSettings(Section):
 
 class StoreSettings(Section):
     url: str | None = Field(
-        None, description="SQLAlchemy URL of the job database; default: SQLite in `data_dir`"
+        None,
+        description="the job database: `sqlite:////folder/file` or `postgresql://user:password@host/name`; "
+        "default: SQLite in `data_dir`",
     )
     ttl_s: float | None = Field(
         30 * DAY_S,

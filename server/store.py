@@ -14,6 +14,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     CursorResult,
+    Index,
     Integer,
     RowMapping,
     String,
@@ -42,7 +43,7 @@ _JOBS = Table(
     Column("created_us", BigInteger, nullable=False, index=True),
     Column("status", String(16), nullable=False, index=True),
     Column("resolved", Text, nullable=False),
-    Column("owner", String(64), nullable=False, server_default=text("''"), index=True),
+    Column("owner", String(64), nullable=False, server_default=text("''")),
     Column("waits", Boolean, nullable=False),
     Column("remixed_from", String(64)),
     Column("progress", Integer, nullable=False),
@@ -53,6 +54,7 @@ _JOBS = Table(
     Column("error", JSON(none_as_null=True)),
     Column("files", JSON, nullable=False),
     Column("timings", JSON, nullable=False),
+    Index("ix_jobs_owner", "owner", "created_us", "id"),  # a page is read from it in order
 )
 _BY_ID = select(_JOBS).where(_JOBS.c.id == bindparam("job_id"))
 _RESOLVED = TypeAdapter(Resolved)

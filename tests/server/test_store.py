@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
 from server.database import Database
@@ -131,6 +135,34 @@ async def test_pages_follow_the_time_of_creation(store: Store) -> None:
             page, more = await store.page("", after=after, limit=2, order=order)  # type: ignore[arg-type]
             seen += [job.id for job in page]
         assert seen == wanted
+
+
+async def test_a_page_is_read_from_an_index(tmp_path: Path) -> None:
+    """However many jobs there are, a list sorts none of them: SQLite's own plan says so."""
+    database = Database(f"sqlite:///{tmp_path / 'jobs.sqlite3'}")
+    await database.open()
+    store = Store(database)
+    asked: list[tuple[str, Any]] = []
+    jobs = [new_job(created_us=time) for time in range(3)]
+    for job in jobs:
+        await store.add(job)
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    event.listen(database._engine.sync_engine, "before_cursor_execute", note)
+    for after in (None, jobs[1].id):
+        await store.page("", after=after, order="asc")
+        await store.page("", after=after, order="desc")
+    await database.close()
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite3")) as connection:
+        plans = [
+            str(connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
+            for statement, parameters in asked
+            if "ORDER BY" in statement
+        ]
+    assert len(plans) == 4
+    assert all("ix_jobs_owner" in plan and "TEMP B-TREE" not in plan for plan in plans), plans
 
 
 async def test_unfinished_jobs_in_order(store: Store) -> None:

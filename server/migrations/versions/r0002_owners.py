@@ -14,7 +14,7 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("owner", sa.String(64), nullable=False, server_default=sa.text("''")))
     op.add_column("jobs", sa.Column("attempts", sa.Integer, nullable=False, server_default=sa.text("0")))
     op.add_column("jobs", sa.Column("expires_us", sa.BigInteger))
-    op.create_index("ix_jobs_owner", "jobs", ["owner"])
+    op.create_index("ix_jobs_owner", "jobs", ["owner", "created_us", "id"])
     op.create_index("ix_jobs_expires_us", "jobs", ["expires_us"])
     _key_by_owner()
 
