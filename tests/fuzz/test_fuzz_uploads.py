@@ -21,6 +21,7 @@ import pytest
 
 from tests.fuzz.forms import Form, Piece, damaged_form
 from tests.fuzz.mutations import damaged_picture, good_pictures
+from tests.server.forks import decoders
 from tests.server.running import Server, serving
 from tests.wire.envelope import judge
 
@@ -109,13 +110,12 @@ async def _take_back(server: Server, job_id: str) -> None:
 
 
 def _decoder() -> list[int]:
-    """The processes of the server: the one that decodes, and none beside it."""
-    found = [child.pid for child in psutil.Process().children()]
+    """The process that decodes: one, and always the same."""
+    found = [process.pid for process in decoders()]
     assert len(found) == 1
     return found
 
 
 def _memory() -> int:
     gc.collect()
-    this = psutil.Process()
-    return sum(process.memory_info().rss for process in (this, *this.children()))
+    return sum(process.memory_info().rss for process in (psutil.Process(), *decoders()))

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
 from server.children import Ended
 from server.forked import REFUSED, WRITE_FAILED, Order
 from server.forking import ForkServer
+from tests.server.forks import decoders, forks
 
 MEMORY = 2**30
 MAX_OUTPUT = 1_000_000
@@ -43,7 +43,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     opened = Bench(ForkServer("tests.server.crashing_child", limit=2), tmp_path)
     yield opened
     await opened.server.close()
-    assert not psutil.Process().children(recursive=True)
+    assert decoders() == []
 
 
 async def test_work_is_done(bench: Bench) -> None:
@@ -68,16 +68,16 @@ async def test_a_bad_end_is_told_and_costs_nothing(bench: Bench, how: bytes, end
     """Whatever a decoder does to its process, the next one works; no more is written than allowed."""
     assert await bench.do(how) == ended
     assert len(bench.written()) <= MAX_OUTPUT
-    before = psutil.Process().children()
+    before = decoders()
     assert (await bench.do(b"copy")).status == 0
-    assert psutil.Process().children() == before
+    assert decoders() == before
 
 
 async def test_time_is_bounded_in_three_ways(bench: Bench) -> None:
     """By whoever waits; by the processor's time; and by a clock of its own, should nobody wait any more."""
     with pytest.raises(TimeoutError):
         await bench.do(b"sleep", timeout_s=0.2)
-    assert len(psutil.Process().children(recursive=True)) == 1
+    assert forks() == []
     by_time = (-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGALRM)  # the clock's, where the machine is busy
     assert (await bench.do(b"spin", seconds=1)).status in by_time
     assert (await bench.do(b"sleep", seconds=1)).status == -signal.SIGALRM
@@ -98,7 +98,7 @@ async def test_a_full_disk_is_no_fault_of_the_client(bench: Bench) -> None:
 async def test_a_server_that_is_gone_is_started_again(bench: Bench) -> None:
     """Killed between two orders, or in the middle of one that is then done again."""
     assert (await bench.do(b"copy")).status == 0
-    os.kill(psutil.Process().children()[0].pid, signal.SIGKILL)
+    os.kill(decoders()[0].pid, signal.SIGKILL)
     assert (await bench.do(b"copy")).status == 0
     with pytest.raises(OSError, match="twice"):
         await bench.do(b"orphan")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
 from tests.server.door import CAPABILITIES
 from tests.server.films import film, sound
+from tests.server.forks import decoders
 from tests.server.running import Server, serving
 
 
@@ -58,4 +58,4 @@ async def test_other_models_refuse_them_unseen(server: Server, field: str) -> No
     response = await _post(server, "both", **{field: film(audio="aac")})
     assert response.status_code == 400
     assert response.json()["error"]["param"] == field
-    assert psutil.Process().children() == []
+    assert decoders() == []

@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-import psutil
 import pytest
 from PIL import Image
 
@@ -16,6 +15,7 @@ from server.references import CHILDREN, References
 from server.schemas import ImageReference
 from server.settings import ImageSettings, MediaSettings
 from server.spool import Spool
+from tests.server.forks import forks
 from tests.server.pictures import (
     RED,
     SPOOLS,
@@ -56,7 +56,7 @@ def slow_picture() -> bytes:
 async def test_decoding_has_a_deadline(slow_picture: bytes, target: Path) -> None:
     """What takes longer is refused, and its process is gone."""
     error = await refusal(slow_picture, target, timeout_s=0.3)
-    assert _forks() == []
+    assert forks() == []
     assert isinstance(error, InvalidImage)
     assert "0.3 s" in error.message
 
@@ -129,7 +129,7 @@ async def test_children_are_bounded(target: Path) -> None:
     async def count() -> None:
         nonlocal most
         while True:
-            most = max(most, len(_forks()))
+            most = max(most, len(forks()))
             await asyncio.sleep(0.002)
 
     counting = asyncio.create_task(count())
@@ -146,22 +146,13 @@ async def test_children_are_bounded(target: Path) -> None:
 async def test_a_cancelled_request_leaves_nothing(slow_picture: bytes, target: Path) -> None:
     """A client that goes away in mid-decoding leaves no process and no file."""
     storing = asyncio.create_task(store(slow_picture, target, ImageSettings()))
-    while not _forks():
+    while not forks():
         await asyncio.sleep(0.005)
     storing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await storing
-    assert _forks() == []
+    assert forks() == []
     assert list(target.parent.iterdir()) == []
-
-
-def _forks() -> list[psutil.Process]:
-    """The processes that this process's children have started."""
-    found: list[psutil.Process] = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += child.children()
-    return found
 
 
 async def test_a_failed_write_is_our_own_fault(tmp_path: Path) -> None:
