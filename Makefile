@@ -15,7 +15,7 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: help install demo serve clients test check bench soak image lock clean
+.PHONY: help install demo serve clients test check audit bench soak image lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,12 @@ check: $(STAMP) ## linter, formatter, types, import rules, README tables
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.readme_tables --check
+
+# Asks PyPI for advisories about every pinned version; strict: what it cannot look up is a failure too.
+audit: ## known vulnerabilities of the locked versions; needs the network
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement requirements.lock $(ARGS)
 
 bench: $(STAMP) ## decode and encode, timed on the tiny VAE; ARGS: --vae z16 --size 832x480 …
 	$(BIN)/python -m benchmarks.decode $(ARGS)

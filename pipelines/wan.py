@@ -63,7 +63,7 @@ def _pipe(config: ModelConfig, device: torch.device) -> Any:
     dtype = getattr(torch, config.dtype)
     if config.load_format == "dummy":
         return dummy_pipeline(config.path, dtype, device)
-    pipe = DiffusionPipeline.from_pretrained(config.path, dtype=dtype)
+    pipe = DiffusionPipeline.from_pretrained(config.path, dtype=dtype, use_safetensors=True)
     if config.offload == "model":
         pipe.enable_model_cpu_offload(device=device)
     else:
