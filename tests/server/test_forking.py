@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from server.children import Ended
@@ -103,6 +105,27 @@ async def test_a_server_that_is_gone_is_started_again(bench: Bench) -> None:
     with pytest.raises(OSError, match="twice"):
         await bench.do(b"orphan")
     assert (await bench.do(b"copy")).status == 0
+
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from server.forking import ForkServer
+from tests.server.test_forking import Bench
+
+asyncio.run(Bench(ForkServer("tests.server.crashing_child", 1), Path(sys.argv[1])).do(b"sleep"))
+"""
+
+
+async def test_nothing_outlives_a_killed_process(tmp_path: Path) -> None:
+    """`kill -9` of whoever ordered it ends the process that forks, and the fork."""
+    owner = psutil.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)])
+    async with asyncio.timeout(30):
+        while len(family := owner.children(recursive=True)) < 2:
+            await asyncio.sleep(0.01)
+        owner.kill()
+        owner.wait()
+        assert psutil.wait_procs(family, timeout=5)[1] == []
 
 
 async def test_no_more_than_the_limit_work_side_by_side(bench: Bench) -> None:
