@@ -55,21 +55,27 @@ class Served:
 
 def start(data: Path, *flags: str, config: Path = Path("configs/tiny.yaml"), **variables: str) -> Served:
     """Start `reelserve serve` on a free port and wait for its one line."""
+    process, log = launch(data, "--config", str(config), "--port", "0", *flags, **variables)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
+    return Served(line.removeprefix("ready: ").strip(), data, process, log)
+
+
+def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
+    """Start `reelserve serve` and wait for nothing; the process, and its log."""
     data.mkdir(parents=True, exist_ok=True)
     log = data / "server.log"
-    command = [sys.executable, "-m", "server.cli", "serve", "--config", str(config), "--port", "0"]
+    command = [sys.executable, "-m", "server.cli", "serve", "--data-dir", str(data)]
     with log.open("a") as errors:
         process = subprocess.Popen(
-            [*command, "--data-dir", str(data), *flags],
+            [*command, *flags],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
             env=os.environ | {"HF_HUB_OFFLINE": "1"} | variables,
         )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
-    return Served(line.removeprefix("ready: ").strip(), data, process, log)
+    return process, log
 
 
 def finished(client: httpx.Client, video_id: str, seconds: float = 60) -> dict[str, object]:

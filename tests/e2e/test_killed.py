@@ -1,0 +1,172 @@
+"""`kill -9` at random moments: what a client was told stays true."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.requests import SMALL, video_of
+from tests.serving import finished, launch
+
+SERVERS = 4
+KILLS = 5
+"""Of each server: 20 in all."""
+EARLY_S, LATE_S = 3.0, 1.5
+"""A kill comes this long at most after the first answer (the worker loads its model), or after it is ready."""
+AHEAD = 4
+"""Jobs that a client keeps unfinished."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Client(threading.Thread):
+    """Makes, looks at and deletes jobs while servers come and go; remembers what it was told."""
+
+    def __init__(self, url: str, chance: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.created: list[str] = []
+        self.deleted: set[str] = set()
+        self.contents: dict[str, bytes] = {}
+        self.problems: list[str] = []
+        self.stopping = threading.Event()
+        self._http = httpx.Client(base_url=url, timeout=20)
+        self._chance = chance
+        self._unsure: set[str] = set()
+        self._ended: set[str] = set()
+
+    def run(self) -> None:
+        with self._http:
+            while not self.stopping.wait(0.15):
+                with contextlib.suppress(httpx.TransportError):  # the server was killed
+                    self._act()
+
+    def _act(self) -> None:
+        if len(self.created) - len(self._ended) < AHEAD:
+            answer = self._http.post("/v1/videos", json=SMALL)
+            if answer.status_code != 503:  # its first worker is not ready yet
+                self.created.append(answer.raise_for_status().json()["id"])
+        unfinished = [video_id for video_id in self.created if video_id not in self._ended]
+        for video_id in unfinished + self._chance.sample(self.created, min(3, len(self.created))):
+            self._look(video_id)
+        if self.created and self._chance.random() < 0.1:
+            self._delete(self._chance.choice(self.created))
+
+    def _look(self, video_id: str) -> None:
+        answer = self._http.get(f"/v1/videos/{video_id}")
+        if answer.status_code == 404:
+            if video_id not in self.deleted | self._unsure:
+                self.problems.append(f"{video_id} is lost")
+            self._ended.add(video_id)
+            return
+        if video_id in self.deleted:
+            self.problems.append(f"{video_id} came back")
+        status = answer.raise_for_status().json()["status"]
+        if status in ("completed", "failed"):
+            self._ended.add(video_id)
+        if status == "completed" and video_id not in self._unsure:
+            content = self._http.get(f"/v1/videos/{video_id}/content").raise_for_status().content
+            if self.contents.setdefault(video_id, content) != content:
+                self.problems.append(f"{video_id} has other bytes than before")
+        elif video_id in self.contents:
+            self.problems.append(f"{video_id} was completed and is not any more")
+
+    def _delete(self, video_id: str) -> None:
+        self._unsure.add(video_id)  # if no answer comes, it may be gone or not
+        answer = self._http.delete(f"/v1/videos/{video_id}")
+        if answer.status_code == 200:
+            self.deleted.add(video_id)
+
+    @property
+    def kept(self) -> list[str]:
+        """The jobs that nobody tried to delete."""
+        return [video_id for video_id in self.created if video_id not in self.deleted | self._unsure]
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{url}/live", timeout=20).status_code == 200
+    return False
+
+
+def killed_again_and_again(data: Path, seed: int) -> Client:
+    """One data folder under `KILLS` servers, and a last one that is left alone until all jobs have ended."""
+    chance, port = random.Random(seed), free_port()  # noqa: S311 - moments, not secrets
+    url = f"http://127.0.0.1:{port}"
+    client = Client(url, chance)
+    client.start()
+    workers: list[psutil.Process] = []
+    for run in range(KILLS + 1):
+        process, log = launch(data, "--port", str(port), "--queue.max_jobs", "10000")
+        assert process.stdout is not None
+        try:
+            while not answers(url):
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.02)
+            if run < KILLS:
+                live_a_while(process, chance)
+                workers += psutil.Process(process.pid).children()
+                continue
+            assert process.stdout.readline().startswith("ready: "), log.read_text()
+            client.stopping.set()
+            client.join()
+            check(client, url)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    _, alive = psutil.wait_procs(workers, 5)
+    assert alive == []
+    assert not [path for path in (data / "artifacts").rglob("*") if path.name.endswith(".part")]
+    return client
+
+
+def live_a_while(process: subprocess.Popen[str], chance: random.Random) -> None:
+    """Wait for a random moment, before or after the worker is ready."""
+    if chance.random() < 0.4:
+        time.sleep(chance.uniform(0, EARLY_S))
+        return
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready: ")
+    time.sleep(chance.uniform(0, LATE_S))
+
+
+def check(client: Client, url: str) -> None:
+    """Every job that was made has ended as it may, and its file can be played."""
+    with httpx.Client(base_url=url, timeout=20) as http:
+        for video_id in client.kept:
+            video = finished(http, video_id, 120)
+            if video["status"] == "failed":
+                assert video["error"]["code"] == "server_restarted", video  # type: ignore[index]
+                continue
+            content = http.get(f"/v1/videos/{video_id}/content").raise_for_status().content
+            assert video_of(content)[:2] == ((64, 32), 5)
+            assert client.contents.get(video_id, content) == content
+        assert all(http.get(f"/v1/videos/{video_id}").status_code == 404 for video_id in client.deleted)
+
+
+@pytest.mark.timeout(300)
+def test_twenty_kills(tmp_path: Path) -> None:
+    """Four servers, five kills each. Nothing that was promised is lost, nothing deleted comes back, finished
+    files keep their bytes, no part file and no worker is left, and of all jobs only those fail that were
+    running at two kills."""
+    with ThreadPoolExecutor(SERVERS) as pool:
+        folders = [tmp_path / str(number) for number in range(SERVERS)]
+        clients = list(pool.map(killed_again_and_again, folders, range(SERVERS)))
+    assert [problem for client in clients for problem in client.problems] == []
+    assert all(client.kept for client in clients)
+    assert any(client.contents for client in clients)
