@@ -22,7 +22,7 @@ SERVERS = 4
 KILLS = 5
 """Of each server: 20 in all."""
 EARLY_S, LATE_S = 3.0, 1.5
-"""A kill comes this long at most after the first answer (the worker loads its model), or after it is ready."""
+"""A kill comes this long at most after the first answer, or after the worker is ready."""
 AHEAD = 4
 """Jobs that a client keeps unfinished."""
 
