@@ -1,18 +1,16 @@
-"""From the queue to the engine and back: which job runs when, and what ends it."""
+"""What may be done to jobs (make, cancel, delete), and what becomes of them as the server starts and stops."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
-from contextlib import aclosing
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from server.background import Background
 from server.database import Beside, uninterrupted
-from server.engine.base import DeviceFree, Engine, Failed, Finished, Fragment, JobEvent, Progress, Started
+from server.engine.base import Engine
 from server.errors import (
     IllegalMove,
     KeyBusy,
@@ -24,28 +22,24 @@ from server.errors import (
 )
 from server.jobs import Job, JobError, JobStatus
 from server.ledger import Ledger
-from server.live import LiveJob, Signal, Slot
+from server.live import LiveJob
 from server.pace import Pace
-from server.queue import JobQueue
+from server.roster import Roster
+from server.runner import MAX_ATTEMPTS, Runner
 from server.settings import QueueSettings
 from server.storage import is_storage_error
-from server.tasks import task_of
 
 logger = logging.getLogger("reelserve.jobs")
 
 CANCELLED = JobError("cancelled", "the job was cancelled")
 UNFINISHED = JobError("server_restarted", "the server ended while the job ran")
 UNWANTED = JobError("server_restarted", "the server ended; whoever waited for the job is gone")
-FULL = JobError("storage_failed", "the server could not store the file")
-BUG = JobError("internal_error", "an error of the server ended the job")
-MAX_ATTEMPTS = 2
-"""How often a job may be begun: one that was running whenever a server or worker died may be the reason."""
 STOPPING_RETRY_S = 10
 """What a client is told to wait while the server stops: by then there may be another one."""
 
 
 class Dispatcher:
-    """Takes jobs, and hands them to the engine in turn. Used on the event loop."""
+    """The one place that decides on jobs. Used on the event loop."""
 
     def __init__(
         self, *, ledger: Ledger, engine: Engine, settings: QueueSettings, max_pending_bytes: int
@@ -53,16 +47,17 @@ class Dispatcher:
         self._ledger = ledger
         self._engine = engine
         self._settings = settings
-        self._max_pending_bytes = max_pending_bytes
-        self._live: dict[str, LiveJob] = {}
-        self._queue = JobQueue()
-        self._slots = asyncio.Semaphore(engine.slots)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._handing_out: asyncio.Task[None] | None = None
+        self.roster = Roster()
         self.draining = False
         """No new job is taken or begun any more."""
-        self.changes = Signal()
-        """Fired whenever a job here has changed, its place in the queue included."""
+        self._background = Background()
+        self._runner = Runner(
+            roster=self.roster,
+            ledger=ledger,
+            engine=engine,
+            max_pending_bytes=max_pending_bytes,
+            set_deadline=self._set_deadline,
+        )
 
     async def start(self) -> None:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs.
@@ -74,16 +69,16 @@ class Dispatcher:
         refused = [job for job in jobs if not await self._resumed(job)]
         self._ledger.patient = True
         for job in refused:
-            self._spawn(self._resume(job))
+            self._background.spawn(self._resume(job))
         if not self.draining:  # stopped before it had started
-            self._handing_out = asyncio.create_task(self._hand_out())
+            self._runner.start()
 
     async def drain(self, seconds: float) -> None:
         """Take and begin no more jobs; return when those that run have ended, or `seconds` are over."""
         self.draining = True
-        await self._stop_handing_out()
-        running = [live.ended.wait() for live in self._live.values() if live.job.id not in self._queue]
-        logger.info("draining", extra={"running": len(running), "queued": len(self._queue)})
+        await self._runner.stop_handing_out()
+        running = [live.ended.wait() for live in self.roster.running()]
+        logger.info("draining", extra={"running": len(running), "queued": len(self.roster.queue)})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*running)
@@ -92,12 +87,9 @@ class Dispatcher:
         """Let go of all jobs: for the next server to take up, or failed where nobody will want them."""
         self.draining = True
         self._ledger.patient = False
-        await self._stop_handing_out()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for live in list(self._live.values()):
+        await self._runner.stop()
+        await self._background.stop()
+        for live in self.roster.lives().values():
             await self._leave(live)
 
     @property
@@ -115,10 +107,11 @@ class Dispatcher:
         if self.draining:
             raise NotReady("the server is stopping", STOPPING_RETRY_S)
         settings, wait = self._settings, self.pace.until_next_s
-        if self.depth >= settings.max_jobs:
-            raise QueueFull(f"{self.depth} jobs wait, and at most {settings.max_jobs} may", wait)
+        waiting = len(self.roster.queue)
+        if waiting >= settings.max_jobs:
+            raise QueueFull(f"{waiting} jobs wait, and at most {settings.max_jobs} may", wait)
         if owner and settings.max_jobs_per_key is not None:
-            unfinished = sum(live.job.owner == owner for live in self._live.values())
+            unfinished = self.roster.unfinished_of(owner)
             if unfinished >= settings.max_jobs_per_key:
                 problem = f"{unfinished} jobs of this API key are not finished"
                 raise KeyBusy(f"{problem}, and at most {settings.max_jobs_per_key} may be", wait)
@@ -131,39 +124,17 @@ class Dispatcher:
             QueueFull, KeyBusy, NotReady: as `check_room` does.
         """
         self.check_room(job.owner)
-        live = self._live[job.id] = LiveJob(job)
-        self._queue.push(job.id, job.owner)
+        live = self.roster.add(job)
+        self.roster.queue.push(job.id, job.owner)
         try:
             await self._ledger.create(job, beside)
         except BaseException:
-            self._forget(live)
+            self.roster.forget(live)
             raise
         finally:
             live.stored.set()
-        self.changes.fire()
+        self.roster.changes.fire()
         return live
-
-    def live(self, job_id: str) -> LiveJob | None:
-        """The job, if it is queued or running."""
-        return self._live.get(job_id)
-
-    def lives(self) -> dict[str, LiveJob]:
-        """All jobs that are queued or running now, by id."""
-        return dict(self._live)
-
-    def position(self, job_id: str) -> int | None:
-        """How many jobs are before it; None unless it waits."""
-        return self._queue.position(job_id)
-
-    @property
-    def depth(self) -> int:
-        """How many jobs wait."""
-        return len(self._queue)
-
-    @property
-    def running(self) -> int:
-        """How many jobs have been handed out and are not finished."""
-        return len(self._live) - len(self._queue)
 
     async def cancel(self, job_id: str, error: JobError = CANCELLED) -> Job:
         """Stop a job, which fails with `error`; returns when it has stopped.
@@ -173,14 +144,14 @@ class Dispatcher:
             IllegalMove: it had already ended.
             StorageUnavailable: its end cannot be written now; it will be as soon as that works.
         """
-        live = self._live.get(job_id)
+        live = self.roster.live(job_id)
         if live is None:
             job = await self._ledger.store.get(job_id)
             raise IllegalMove(f"video {job_id} is {job.status} and cannot be cancelled any more")
         live.cancelled = live.cancelled or error
-        if self._queue.remove(job_id):
+        if self.roster.queue.remove(job_id):
             await live.stored.wait()
-            self._spawn(self._fail(live, live.cancelled))
+            self._background.spawn(self._runner.fail(live, live.cancelled))
         else:
             await self._engine.cancel(job_id)
         await self._ended(live)
@@ -205,7 +176,7 @@ class Dispatcher:
             with contextlib.suppress(StorageUnavailable):
                 await self.abandon(job_id, error)
 
-        self._spawn(abandon())
+        self._background.spawn(abandon())
 
     async def delete(self, job_id: str) -> None:
         """Stop a job if it runs, and forget it and its files.
@@ -242,27 +213,27 @@ class Dispatcher:
         return True
 
     async def _resume(self, job: Job) -> None:
-        live = self._live[job.id] = LiveJob(job)
+        live = self.roster.add(job)
         live.stored.set()
         if job.waits:
-            await self._fail(live, UNWANTED)
+            await self._runner.fail(live, UNWANTED)
             return
         if job.status is JobStatus.IN_PROGRESS:
             if self._settings.on_restart == "fail" or job.attempts >= MAX_ATTEMPTS:
-                await self._fail(live, UNFINISHED)
+                await self._runner.fail(live, UNFINISHED)
                 return
             await self._ledger.put_back(live, counts=True)
-        self._queue.push(job.id, job.owner)
+        self.roster.queue.push(job.id, job.owner)
 
     async def _leave(self, live: LiveJob) -> None:
         """What becomes of a job when the server stops."""
         await live.stored.wait()
-        waiting = self._queue.remove(live.job.id)
+        waiting = self.roster.queue.remove(live.job.id)
         try:
             if live.job.waits:
-                await self._fail(live, UNWANTED)
+                await self._runner.fail(live, UNWANTED)
             elif not waiting and self._settings.on_restart == "fail":
-                await self._fail(live, UNFINISHED)
+                await self._runner.fail(live, UNFINISHED)
             elif not waiting:
                 await self._ledger.put_back(live, counts=False)
         except (IllegalMove, NotFound, StoreUnavailable):
@@ -272,106 +243,9 @@ class Dispatcher:
                 raise
             logger.error("a job could not be put back", extra={"job_id": live.job.id})
         finally:
-            self._forget(live)
-
-    async def _hand_out(self) -> None:
-        while True:
-            await self._slots.acquire()
-            await self._engine.wait_idle()
-            await self._queue.wait()
-            self._spawn(self._run(self._live[self._queue.pop()]))
-            self.changes.fire()
-
-    async def _stop_handing_out(self) -> None:
-        if self._handing_out is not None:
-            self._handing_out.cancel()
-            await asyncio.gather(self._handing_out, return_exceptions=True)
-            self._handing_out = None
-
-    async def _run(self, live: LiveJob) -> None:
-        slot = Slot(self._slots)
-        try:
-            await live.stored.wait()
-            if live.ended.is_set():  # the store did not take it
-                return
-            if live.cancelled is not None:
-                await self._fail(live, live.cancelled)
-                return
-            if await self._follow(live, slot):
-                await self._again(live)
-        except Exception as error:  # a job must end, whatever went wrong with it
-            logger.exception("job failed in the server", extra={"job_id": live.job.id})
-            await self._fail(live, FULL if is_storage_error(error) else BUG)
-        finally:
-            slot.release()
-
-    async def _follow(self, live: LiveJob, slot: Slot) -> bool:
-        """Note what the engine says of the job until its last word; whether it is to be run again."""
-        again = False
-        task = task_of(live.job, self._ledger.artifacts, self._max_pending_bytes)
-        async with aclosing(self._engine.run(task)) as events:
-            async for event in events:
-                if isinstance(event, DeviceFree):
-                    slot.release()
-                again = self._deserves_another(live, event)
-                if not again:
-                    await self._note(live, event)
-                self.changes.fire()
-        return again
-
-    def _deserves_another(self, live: LiveJob, event: JobEvent) -> bool:
-        """Whether another job's crash ended this one, and nobody has seen anything of it yet."""
-        victim = isinstance(event, Failed) and event.victim and live.cancelled is None
-        return victim and live.job.attempts < MAX_ATTEMPTS and not live.sent
-
-    async def _note(self, live: LiveJob, event: JobEvent) -> None:
-        match event:
-            case Started():
-                await self._ledger.begin(live, event)
-                self._set_deadline(live)
-            case Progress():
-                live.progress.note(event)
-            case Fragment(_, data):
-                if not live.sent:
-                    self._ledger.journal.streaming(live.job)
-                live.send(data)
-            case Failed() if live.cancelled is not None:
-                await self._fail(live, live.cancelled)
-            case Failed(_, code, message):
-                await self._fail(live, JobError(code, message))
-            case Finished():
-                await self._ledger.complete(live, event)
-                self._forget(live)
-
-    async def _again(self, live: LiveJob) -> None:
-        """Run a job once more, before the others of its owner."""
-        if live.job.status is JobStatus.IN_PROGRESS:
-            await self._ledger.put_back(live, counts=True)
-        else:
-            self._ledger.journal.queued_again(live.job)
-        if live.cancelled is not None:
-            await self._fail(live, live.cancelled)
-            return
-        self._queue.push(live.job.id, live.job.owner, first=True)
+            self.roster.forget(live)
 
     def _set_deadline(self, live: LiveJob) -> None:
         seconds = self._settings.job_timeout_s
         error = JobError("timeout", f"not finished within {seconds:g} s of its start")
         live.expire_after(seconds, lambda: self.abandon_soon(live.job.id, error))
-
-    async def _fail(self, live: LiveJob, error: JobError) -> None:
-        try:
-            await self._ledger.fail(live, error)
-        finally:
-            self._forget(live)
-
-    def _forget(self, live: LiveJob) -> None:
-        self._queue.remove(live.job.id)
-        self._live.pop(live.job.id, None)
-        live.end()
-        self.changes.fire()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -102,7 +102,7 @@ async def _earlier(claim: Claim, services: Services) -> LiveJob | None:
     if job_id is None:
         return None
     # Taken before the row is read: a job that is not live then has its last state there.
-    live = services.dispatcher.live(job_id)
+    live = services.dispatcher.roster.live(job_id)
     job = await services.store.get(job_id)
     if live is None:
         live = LiveJob(job)
@@ -128,7 +128,7 @@ async def _queue(
             resolved = await _with_references(job.id, request, job.resolved, services)
         live = await services.dispatcher.submit(replace(job, resolved=resolved), claim)
     except BaseException:
-        if services.dispatcher.live(job.id) is None:  # queued already, it goes on without this request
+        if services.dispatcher.roster.live(job.id) is None:  # queued already, it goes on without this request
             await asyncio.to_thread(services.uploads.remove, job.id)
         raise
     ignored = {IGNORED_HEADER: parsed.ignored_header} if parsed.ignored_fields else {}

@@ -97,7 +97,9 @@ def make_services(settings: Settings, engine: Engine) -> Services:
     )
     metrics.watch_disk({"artifacts": lambda: artifacts.held_bytes, "uploads": lambda: uploads.held_bytes})
     metrics.watch_database(database)
-    metrics.watch_queue(queued=lambda: dispatcher.depth, running=lambda: dispatcher.running)
+    metrics.watch_queue(
+        queued=lambda: len(dispatcher.roster.queue), running=lambda: len(dispatcher.roster.running())
+    )
     metrics.watch_engine(engine)
     return Services(
         settings=settings,

@@ -19,7 +19,7 @@ async def look(video_id: str, owner: str, services: Services) -> tuple[Video, Li
         NotFound: the owner has none.
     """
     # Taken before the row is read: if the job ends in between, its progress still does not fall.
-    live = services.dispatcher.live(video_id)
+    live = services.dispatcher.roster.live(video_id)
     return to_video(await services.store.owned(video_id, owner), live, services.dispatcher), live
 
 
@@ -51,7 +51,7 @@ def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:
         boundary_ratio=params.boundary_ratio,
         output_format=resolved.format,
         stage=live.progress.stage if live is not None and running else None,
-        queue_position=dispatcher.position(job.id) if job.status is JobStatus.QUEUED else None,
+        queue_position=dispatcher.roster.queue.position(job.id) if job.status is JobStatus.QUEUED else None,
         timings={name: round(value * 1000, 3) for name, value in job.timings.items()} or None,
     )
 

@@ -36,7 +36,7 @@ async def get_events(
     """
     last: VideoEvent | None = None
     while True:
-        change = services.dispatcher.changes.next()
+        change = services.dispatcher.roster.changes.next()
         event = await _look(job, services)
         if event is None:
             yield ServerSentEvent(data={"id": job.id}, event="deleted")

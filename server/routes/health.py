@@ -27,7 +27,7 @@ async def health(services: ServicesDep) -> Health:
         raise NotReady("the server is stopping", START_RETRY_S)
     if not services.engine.ready:
         raise NotReady("no worker can take work: they are being restarted", START_RETRY_S)
-    return Health(device=device, queued=services.dispatcher.depth)
+    return Health(device=device, queued=len(services.dispatcher.roster.queue))
 
 
 @router.get("/live")

@@ -57,7 +57,7 @@ async def list_videos(
     order: Annotated[Literal["asc", "desc"], Query(description="by time of creation")] = "desc",
 ) -> VideoList:
     """The jobs of this API key's owner, by time of creation."""
-    lives = services.dispatcher.lives()
+    lives = services.dispatcher.roster.lives()
     jobs, more = await services.store.page(owner, after=after, limit=limit, order=order)
     data = [to_video(job, lives.get(job.id), services.dispatcher) for job in jobs]
     first, last = (data[0].id, data[-1].id) if data else (None, None)

@@ -161,7 +161,7 @@ def check(client: Client, url: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_twenty_kills(tmp_path: Path) -> None:
-    """Two data folders, ten kills each. Nothing that was promised is lost, nothing deleted comes back, finished
+    """Ten kills each of two: nothing that was promised is lost, nothing deleted comes back, finished
     files keep their bytes, no part file and no worker is left, and of all jobs only those fail that were
     running at two kills."""
     with ThreadPoolExecutor(SERVERS) as pool:

@@ -42,7 +42,7 @@ class Server:
     async def finish(self, count: int = 1) -> str:
         """Finish job number `count`; returns its id once the job says so."""
         job_id = await self.begun(count)
-        live = self.services.dispatcher.live(job_id)
+        live = self.services.dispatcher.roster.live(job_id)
         self.engine.finish(job_id)
         if live is not None:
             await live.ended.wait()

@@ -26,7 +26,7 @@ async def test_a_job_goes_from_the_queue_to_its_file(bench: Bench) -> None:
     assert [file.name for file in done.files] == ["video.mp4"]
     assert set(done.timings) == {"generation", "denoise", "decode", "encode", "queue", "total"}
     assert bench.artifacts.file(job.id, "video.mp4").read_bytes() == b"video"
-    assert bench.dispatcher.live(job.id) is None
+    assert bench.dispatcher.roster.live(job.id) is None
 
 
 async def test_one_slot_runs_one_job_at_a_time_in_order(bench: Bench) -> None:
@@ -35,7 +35,7 @@ async def test_one_slot_runs_one_job_at_a_time_in_order(bench: Bench) -> None:
     for job in jobs:
         await bench.dispatcher.submit(job)
     await bench.status(jobs[0], JobStatus.IN_PROGRESS)
-    assert [bench.dispatcher.position(job.id) for job in jobs] == [None, 0, 1]
+    assert [bench.dispatcher.roster.queue.position(job.id) for job in jobs] == [None, 0, 1]
     bench.engine.free(jobs[0].id)
     await bench.begun(2)
     assert bench.engine.begun == [jobs[0].id, jobs[1].id]
@@ -67,7 +67,7 @@ async def test_many_at_once_do_not_pass_the_bound(bench: Bench) -> None:
     submissions = [bench.dispatcher.submit(new_job()) for _ in range(50)]
     results = await asyncio.gather(*submissions, return_exceptions=True)
     assert sum(isinstance(result, QueueFull) for result in results) == 47
-    assert bench.dispatcher.depth == 3
+    assert len(bench.dispatcher.roster.queue) == 3
 
 
 async def test_a_job_that_cannot_be_written_down_takes_no_place(

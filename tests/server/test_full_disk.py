@@ -99,7 +99,7 @@ async def test_all_on_one_disk(disk: Disk) -> None:
         await reads_work(server, job_id)
         assert await server.count() == 1
         assert server.services.artifacts.ids() == [job_id]
-        assert server.services.dispatcher.depth == 0
+        assert len(server.services.dispatcher.roster.queue) == 0
         disk.clear()
         assert (await server.post()).status_code == 200
         await server.finish(2)
@@ -155,7 +155,7 @@ async def test_a_job_that_ends_meanwhile_is_not_lost(
         done = await running(server)
         disk.fill()
         await fill_the_database(server)
-        live = server.services.dispatcher.live(done)
+        live = server.services.dispatcher.roster.live(done)
         assert live is not None
         server.engine.finish(done)
         await said(caplog, "the state of a job cannot be written, tried again")
@@ -193,7 +193,7 @@ async def test_a_cancelled_job_whose_end_cannot_be_written(
             refused(await server.client.post(f"/v1/videos/{job_id}/cancel"))
             refused(await server.client.delete(f"/v1/videos/{job_id}"))
         assert server.engine.cancelled[0] == jobs[0]
-        lives = [server.services.dispatcher.live(job_id) for job_id in jobs]
+        lives = [server.services.dispatcher.roster.live(job_id) for job_id in jobs]
         disk.clear()
         for live in lives:
             assert live is not None

@@ -27,7 +27,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def fail(server: Server, count: int, code: JobErrorCode, *, victim: bool = False) -> str:
     job_id = await server.begun(count)
-    live = server.services.dispatcher.live(job_id)
+    live = server.services.dispatcher.roster.live(job_id)
     assert live is not None
     server.engine.fail(job_id, code, victim=victim)
     if not victim:

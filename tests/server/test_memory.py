@@ -35,7 +35,7 @@ async def test_ended_jobs_leave_nothing_in_memory(tmp_path: Path) -> None:
                 case _:
                     await server.client.delete(url)
             await server.client.get(f"{url}/events")
-        assert server.services.dispatcher.lives() == {}
+        assert server.services.dispatcher.roster.lives() == {}
         assert len(alive(LiveJob, Job, JobProgress)) == before
         await server.services.keeper.round()
         assert server.services.keeper.holding == 10

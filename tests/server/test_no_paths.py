@@ -100,7 +100,7 @@ async def everything(server: Server) -> list[httpx.Response]:
     first = await server.finish(1)
     second = await server.begun(2)
     server.engine.fail(second, "encoding_failed", str(broken(server)))
-    live = server.services.dispatcher.live(second)
+    live = server.services.dispatcher.roster.live(second)
     if live is not None:
         await live.ended.wait()
     picture = {

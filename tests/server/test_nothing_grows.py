@@ -97,5 +97,5 @@ async def test_what_grows_is_seen(tmp_path: Path) -> None:
         before = sizes(server.services)
         leak: Any = server.services.dispatcher
         leak._live["video_1"] = object()
-        assert sizes(server.services)["services.dispatcher._live"] == before["services.dispatcher._live"] + 1
+        assert sizes(server.services)["services.dispatcher.roster._live"] == before["services.dispatcher.roster._live"] + 1
         del leak._live["video_1"]

@@ -55,7 +55,7 @@ async def test_an_outage_is_answered_and_ends(
     job = (await server.post()).json()["id"]
     await server.begun()
     queued = (await server.post()).json()["id"]
-    live = server.services.dispatcher.live(job)
+    live = server.services.dispatcher.roster.live(job)
     assert live is not None
     await asyncio.to_thread(cluster.stop)
     try:
@@ -88,7 +88,7 @@ async def test_what_could_not_be_written_down_is_taken_up_by_the_next_start(
         async with serving(tmp_path, store={"url": url}) as server:
             job = (await server.post()).json()["id"]
             await server.begun()
-            live = server.services.dispatcher.live(job)
+            live = server.services.dispatcher.roster.live(job)
             assert live is not None
             await asyncio.to_thread(cluster.stop)
             server.engine.finish(job)

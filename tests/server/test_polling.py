@@ -123,7 +123,7 @@ async def test_no_update_is_lost(tmp_path: Path, database_url: str) -> None:
             creating = [tasks.create_task(crowd.create()) for _ in range(CREATORS)]
             await asyncio.gather(*creating)
             async with asyncio.timeout(30):
-                while server.services.dispatcher.lives():
+                while server.services.dispatcher.roster.lives():
                     await asyncio.sleep(0.01)
             crowd.over = True
             working.cancel()
@@ -138,5 +138,5 @@ async def test_no_update_is_lost(tmp_path: Path, database_url: str) -> None:
         folders = {path.name for path in (tmp_path / "artifacts").iterdir()}
         assert folders == {job_id for job_id in left if crowd.ends[job_id] == "completed"}
     async with serving(tmp_path, **sections) as again:
-        assert again.services.dispatcher.lives() == {}
+        assert again.services.dispatcher.roster.lives() == {}
         assert await again.services.store.ids() == left
