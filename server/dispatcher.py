@@ -1,4 +1,4 @@
-"""What may be done to jobs (make, cancel, delete), and what becomes of them as the server starts and stops."""
+"""What may be done to jobs (make, cancel, delete), and what becomes of them as the server comes and goes."""
 
 from __future__ import annotations
 

@@ -135,6 +135,7 @@ async def test_a_victim_runs_again_and_the_culprit_does_not(bench: Bench) -> Non
     part = bench.artifacts.file(victim.id, ".video.mp4.part")
     part.write_bytes(b"half")
     bench.engine.fail(victim.id, "worker_crashed", victim=True)
+    await bench.status(victim, JobStatus.QUEUED)
     bench.engine.fail(culprit.id, "worker_crashed")
     assert error_code(await bench.status(culprit, JobStatus.FAILED)) == "worker_crashed"
     await bench.begun(3)
