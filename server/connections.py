@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from server import sqlite
 from server.start import StartError
 
-DRIVERS: Mapping[str, str] = MappingProxyType({"sqlite": "loop", "postgresql": "psycopg"})
+DRIVERS: Mapping[str, str] = MappingProxyType({"sqlite": "aiosqlite", "postgresql": "psycopg"})
 """Database → the driver that speaks to it."""
 
-SQLITE_POOL = {"pool_size": 16, "max_overflow": 0}
-"""Closing one is a task of its own, so readers that come together have some of them for a moment."""
+SQLITE_POOL = {"pool_size": 4, "max_overflow": 0}
+"""Each connection is a thread: more of them only take the interpreter from each other."""
 
 POSTGRES_POOL = {
     "pool_size": 8,

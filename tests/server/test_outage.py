@@ -59,12 +59,14 @@ async def test_an_outage_is_answered_and_ends(
     assert live is not None
     await asyncio.to_thread(cluster.stop)
     try:
-        for refused in (await server.client.get(f"/v1/videos/{job}"), await server.post()):
+        for refused in (await server.client.get("/v1/videos"), await server.post()):
             assert refused.status_code == 503, refused.text
             assert refused.json()["error"]["code"] == "store_unavailable"
             assert int(refused.headers["retry-after"]) > 0
         server.engine.finish(job)
         assert (await server.client.get("/live")).status_code == 200
+        running = await server.client.get(f"/v1/videos/{job}")  # needs no database
+        assert running.json()["status"] == "in_progress"
     finally:
         cluster.start()
     async with asyncio.timeout(20):
