@@ -238,7 +238,7 @@ def test_the_list_is_in_the_types_of_the_wire(client: httpx.Client) -> None:
 
 
 def test_no_answer_names_a_path_of_the_server(client: httpx.Client, served: Served) -> None:
-    """Jobs, lists, errors and headers, `video_path` aside."""
+    """Jobs, lists, errors and headers, `video_path` aside; nor does the log, of all tests before this one."""
     created = client.post("/v1/videos", json=SMALL).json()
     finished(client, created["id"])
     for path in (
@@ -252,3 +252,7 @@ def test_no_answer_names_a_path_of_the_server(client: httpx.Client, served: Serv
             response.text if "json" in response.headers["content-type"] else ""
         )
         assert str(served.data) not in told
+    said = served.log.read_text()
+    assert created["id"] in said
+    assert str(served.data) not in said
+    assert SMALL["prompt"] not in said

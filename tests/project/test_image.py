@@ -43,3 +43,11 @@ def test_the_servers_of_compose_find_each_other() -> None:
     shared = f"socket:{url.query['host']}"
     assert shared in services["reelserve"]["volumes"]
     assert shared in services["postgres"]["volumes"]
+
+
+def test_nothing_listens_to_others_without_keys_unless_it_says_so() -> None:
+    """The image leaves that to whoever runs it; compose says it, and publishes on loopback only."""
+    assert "ALLOW_PUBLIC" not in (ROOT / "Dockerfile").read_text()
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["reelserve"]
+    assert service["environment"]["REELSERVE_SERVER__ALLOW_PUBLIC"] == "true"
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
