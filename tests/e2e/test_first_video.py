@@ -255,4 +255,4 @@ def test_no_answer_names_a_path_of_the_server(client: httpx.Client, served: Serv
     said = served.log.read_text()
     assert created["id"] in said
     assert str(served.data) not in said
-    assert SMALL["prompt"] not in said
+    assert str(SMALL["prompt"]) not in said
