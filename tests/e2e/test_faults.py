@@ -164,19 +164,6 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
         assert again.stop() == 0
 
 
-def test_sigterm_puts_the_running_job_back(own: Served) -> None:
-    """The server ends with status 0, and the job is queued in its database."""
-    with own.client() as client:
-        running = client.post("/v1/videos", json=LONG).json()["id"]
-        begun(client, running)
-    assert own.stop() == 0
-    again = start(own.data)
-    with again.client() as client:
-        assert client.get(f"/v1/videos/{running}").json()["status"] in ("queued", "in_progress")
-        client.delete(f"/v1/videos/{running}")
-    assert again.stop() == 0
-
-
 def test_a_folder_that_cannot_be_written(own: Served) -> None:
     """The job fails as a matter of storage, without a path in the message, and the next one is made."""
     with own.client() as client:

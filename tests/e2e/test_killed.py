@@ -63,8 +63,8 @@ class Client(threading.Thread):
         unfinished = [video_id for video_id in self.created if video_id not in self._ended]
         for video_id in unfinished + self._chance.sample(self.created, min(3, len(self.created))):
             self._look(video_id)
-        if self.created and self._chance.random() < 0.1:
-            self._delete(self._chance.choice(self.created))
+        if len(self.kept) > AHEAD and self._chance.random() < 0.1:
+            self._erase(self._chance.choice(self.kept))
 
     def _look(self, video_id: str) -> None:
         answer = self._http.get(f"/v1/videos/{video_id}")
@@ -85,7 +85,7 @@ class Client(threading.Thread):
         elif video_id in self.contents:
             self.problems.append(f"{video_id} was completed and is not any more")
 
-    def _delete(self, video_id: str) -> None:
+    def _erase(self, video_id: str) -> None:
         self._unsure.add(video_id)  # if no answer comes, it may be gone or not
         answer = self._http.delete(f"/v1/videos/{video_id}")
         if answer.status_code == 200:
