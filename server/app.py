@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from server import cors, errors, openapi
+from server import cors, error_answers, openapi
 from server.auth.middleware import ApiKeyMiddleware
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
@@ -42,7 +42,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.state.services = services
     for routes in (remix, videos, events, content, models, health, playground):
         app.include_router(routes.router)
-    errors.install(app)
+    error_answers.install(app)
     openapi.install(app, keys=bool(services.api_keys))
     app.add_middleware(ApiKeyMiddleware, keys=services.api_keys)
     app.add_middleware(HttpMetricsMiddleware, metrics=services.metrics)

@@ -15,7 +15,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from server import request_id
-from server.errors import ApiError, BadRequest, RequestTimeout, TooManyConnections, answer
+from server.error_answers import answer
+from server.errors import ApiError, BadRequest, RequestTimeout, TooManyConnections
 from server.settings import ServerSettings
 
 STALL_S = 120.0

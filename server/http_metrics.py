@@ -9,7 +9,7 @@ from http import HTTPStatus
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server import logs
-from server.errors import CODE
+from server.error_answers import CODE
 from server.metrics import Metrics
 
 logger = logging.getLogger("reelserve.http")

@@ -14,6 +14,7 @@ from encoding.formats import FORMATS
 from encoding.previews import PREVIEWS
 from server.answers import ErrorBody, VideoBytesResult, VideoPathResult, VideoUrlResult
 from server.auth.middleware import OPEN_PATHS
+from server.error_answers import error_body
 from server.errors import (
     ApiError,
     BadField,
@@ -34,7 +35,6 @@ from server.errors import (
     StorageUnavailable,
     UnknownField,
     UnsupportedMediaType,
-    error_body,
     row_of,
 )
 from server.idempotency import HEADER as IDEMPOTENCY_KEY

@@ -10,7 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server import logs
 from server.auth.keys import ApiKeys
-from server.errors import Unauthorized, refuse
+from server.error_answers import refuse
+from server.errors import Unauthorized
 
 OPEN_PATHS = frozenset({"/live", "/health"})
 """What a supervisor asks, which has no key."""

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pipelines.base import Grid, ImageUse, ModelDefaults, ModelInfo, ModelLimits, Task
-from server import errors
+from server import error_answers
 from server.engine.base import Capabilities
 from server.params import Resolved, resolve
 from server.parsing import ParsedRequest, RequestReader
@@ -154,7 +154,7 @@ class Door:
 
     def _make_app(self) -> FastAPI:
         app = FastAPI()
-        errors.install(app)
+        error_answers.install(app)
         app.add_middleware(RequestIdMiddleware)
         app.add_api_route("/videos", self._receive, methods=["POST"])
         return app

@@ -14,7 +14,7 @@ import pytest
 from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 
-from server import errors
+from server import error_answers
 from server.downloads import CHUNK_BYTES, Download, send
 
 MODIFIED = 1_800_000_000
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 async def client(file: Path) -> AsyncIterator[httpx.AsyncClient]:
     app = FastAPI()
-    errors.install(app)
+    error_answers.install(app)
 
     @app.api_route("/file", methods=["GET", "HEAD", "POST"])
     async def answer(request: Request) -> Response:

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from server import errors, logs
+from server import error_answers, logs
 from server.logs import FIELDS, JsonFormatter, TextFormatter
 from server.request_id import RequestIdMiddleware
 from tests.server.logged import writing
@@ -150,7 +150,7 @@ def test_fields_have_no_name_of_a_record() -> None:
 async def test_the_trace_of_a_bug_has_the_id_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
     """uvicorn logs it, after every middleware has returned."""
     app = FastAPI()
-    errors.install(app)
+    error_answers.install(app)
     app.add_middleware(RequestIdMiddleware)
 
     async def fail() -> None:

@@ -10,8 +10,9 @@ import pytest
 from fastapi import FastAPI, Query
 from starlette.exceptions import HTTPException
 
-from server import errors
+from server import error_answers
 from server.echo import clean, shown
+from server.error_answers import error_body
 from server.errors import (
     ERROR_TABLE,
     ApiError,
@@ -32,7 +33,6 @@ from server.errors import (
     UnsupportedMediaType,
     VideoFailed,
     VideoNotReady,
-    error_body,
     row_of,
 )
 from server.request_id import RequestIdMiddleware
@@ -51,7 +51,7 @@ def subclasses(kind: type[ApiError]) -> Iterator[type[ApiError]]:
 
 def make_app(error: Exception) -> FastAPI:
     app = FastAPI()
-    errors.install(app)
+    error_answers.install(app)
     app.add_middleware(RequestIdMiddleware)
 
     async def fail() -> None:
