@@ -26,8 +26,10 @@ from server.auth.settings import KeySettings
 from server.engine.base import JobErrorCode
 from server.errors import ERROR_TABLE
 from server.metrics import Metrics
+from server.model_settings import ModelSettings
 from server.schemas import VideoGenerationRequest
-from server.settings import MIB, ModelSettings, Settings, default_config, leaves, load
+from server.sections import MIB
+from server.settings import Settings, default_config, leaves, load
 from server.webhooks.settings import WebhookSettings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -26,7 +26,7 @@ from server.live import LiveJob
 from server.pace import Pace
 from server.roster import Roster
 from server.runner import MAX_ATTEMPTS, Runner
-from server.settings import QueueSettings
+from server.sections import QueueSettings
 from server.storage import is_storage_error
 
 logger = logging.getLogger("reelserve.jobs")

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from server import request_id
 from server.error_answers import answer
 from server.errors import ApiError, BadRequest, RequestTimeout, TooManyConnections
-from server.settings import ServerSettings
+from server.sections import ServerSettings
 
 STALL_S = 120.0
 """How long a client may take nothing of an answer that is being sent to it."""

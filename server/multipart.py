@@ -14,7 +14,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 
 from server.errors import BadField, BadRequest, FieldTooLarge
-from server.settings import ServerSettings
+from server.sections import ServerSettings
 from server.spool import Spool, Upload
 
 if TYPE_CHECKING:

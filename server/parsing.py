@@ -22,7 +22,7 @@ from server.jsontext import BadJson, read_json_object
 from server.meaning import Source, take_video, understand
 from server.multipart import FormReader
 from server.schemas import REFERENCES, ImageReference, VideoGenerationRequest
-from server.settings import ServerSettings
+from server.sections import ServerSettings
 from server.spool import Spool, Upload
 from server.values import Fields
 

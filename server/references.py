@@ -18,7 +18,7 @@ from server.forked import REFUSED, WRITE_FAILED, Order
 from server.forking import ForkServer
 from server.remote import RemoteFiles, is_remote
 from server.schemas import ImageReference, Reference
-from server.settings import ImageSettings, MediaSettings, UrlSettings
+from server.sections import ImageSettings, MediaSettings, UrlSettings
 from server.spool import Spool, Upload
 
 CHILDREN = 2

@@ -17,7 +17,7 @@ from server.addresses import SCHEMES, AddressRefused, check_address
 from server.echo import shown
 from server.errors import BadUrl, FieldTooLarge
 from server.outbound import CheckedTransport
-from server.settings import UrlSettings
+from server.sections import UrlSettings
 from server.spool import Spool, Upload
 
 PARALLEL = 16

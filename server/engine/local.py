@@ -11,7 +11,7 @@ from pipelines.base import ModelConfig
 from server.engine.base import Capabilities, EngineTask, Failed, Finished, JobEvent, Ready, Setup
 from server.engine.local_worker import LocalWorker
 from server.engine.restarts import EndReason, Life, Restarts
-from server.settings import EngineSettings
+from server.sections import EngineSettings
 
 logger = logging.getLogger("reelserve.engine")
 

@@ -35,7 +35,7 @@ from server.engine.base import (
 )
 from server.engine.held import HeldTasks
 from server.engine.restarts import EndReason, Life
-from server.settings import EngineSettings
+from server.sections import EngineSettings
 
 logger = logging.getLogger("reelserve.engine")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from server.engine.base import StartFailed
-from server.settings import EngineSettings
+from server.sections import EngineSettings
 
 HEALTHY_S = 60.0
 """A worker that was ready for so long has proved that it works, even if it was given nothing to do."""

@@ -9,7 +9,7 @@ from random import Random
 
 from server.errors import InvalidMedia
 from server.references import References
-from server.settings import ImageSettings, MediaSettings
+from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.fuzz.mutations import damaged
 from tests.server.films import film, sound

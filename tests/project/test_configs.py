@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.base import Grid
-from server.settings import ModelSettings, load
+from server.model_settings import ModelSettings
+from server.settings import load
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -15,7 +15,7 @@ from server.jobs import Job, JobStatus
 from server.ledger import Ledger
 from server.metrics import Metrics
 from server.retention import Limits
-from server.settings import QueueSettings
+from server.sections import QueueSettings
 from server.store import Store
 from tests.databases import url_for
 from tests.server.scripted import ScriptedEngine

@@ -20,10 +20,11 @@ from starlette.responses import Response
 from pipelines.base import Grid, ImageUse, ModelDefaults, ModelInfo, ModelLimits, Task
 from server import error_answers
 from server.engine.base import Capabilities
+from server.model_settings import LimitSettings, ModelSettings
 from server.params import Resolved, resolve
 from server.parsing import ParsedRequest, RequestReader
 from server.request_id import RequestIdMiddleware
-from server.settings import LimitSettings, ModelSettings, Settings
+from server.settings import Settings
 from server.spool import Upload
 
 OFFICIAL = "worst quality, blurry"

@@ -14,7 +14,7 @@ from PIL import Image
 from server.errors import BadField
 from server.references import References
 from server.schemas import ImageReference
-from server.settings import ImageSettings, MediaSettings
+from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 
 RED, BLUE, BLACK = (255, 0, 0), (0, 0, 255), (0, 0, 0)

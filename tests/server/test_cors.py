@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import ServerSettings
+from server.sections import ServerSettings
 from tests.server.running import serving
 
 APP, OTHER, KEY = "https://app.example", "https://other.example", "a-key-for-the-pages"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from server import cli
-from server.settings import AuthSettings, SettingsError, default_config, load
+from server.sections import AuthSettings
+from server.settings import SettingsError, default_config, load
 
 KEY = "correct-horse-battery"
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from encoding.base import OutputSpec
 from server.engine.base import EngineTask, Failed, Finished, JobEvent
 from server.engine.local import LocalEngine
-from server.settings import EngineSettings, default_config, load
+from server.sections import EngineSettings
+from server.settings import default_config, load
 from tests.server.scripted import resolved
 
 MODELS = load(default_config()).model_configs[:1]

@@ -17,7 +17,7 @@ import pytest
 from server.errors import BadField, FieldTooLarge, InvalidMedia
 from server.references import References
 from server.schemas import ImageReference
-from server.settings import ImageSettings, MediaSettings
+from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.server.films import BLUE, RED, TONE, film, sound, tone_of, turned_film
 from tests.server.pictures import SPOOLS, encoded, near, split

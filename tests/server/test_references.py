@@ -13,7 +13,7 @@ from PIL import Image
 from server.errors import FieldTooLarge, InvalidImage
 from server.references import CHILDREN, References
 from server.schemas import ImageReference
-from server.settings import ImageSettings, MediaSettings
+from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.server.forks import forks
 from tests.server.pictures import (

@@ -12,7 +12,7 @@ import pytest
 
 from server.errors import BadField, BadUrl, FieldTooLarge
 from server.remote import RemoteFiles
-from server.settings import UrlSettings
+from server.sections import UrlSettings
 from server.spool import Spool
 from tests.server.door import make_settings
 from tests.server.internet import HERE, THERE, Internet, connected, ok, redirect

@@ -6,7 +6,7 @@ import pytest
 
 from server.engine.base import StartFailed
 from server.engine.restarts import HEALTHY_S, Life, Restarts
-from server.settings import EngineSettings
+from server.sections import EngineSettings
 
 SETTINGS = EngineSettings(restart_delay_s=1, max_restart_delay_s=20, max_start_failures=3)
 CRASHED = "was killed by SIGSEGV"

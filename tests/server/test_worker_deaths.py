@@ -15,7 +15,8 @@ import pytest
 from encoding.base import OutputSpec
 from server.engine.base import DeviceFree, EngineTask, Failed, Finished, JobEvent, Started
 from server.engine.local import LocalEngine
-from server.settings import EngineSettings, default_config, load
+from server.sections import EngineSettings
+from server.settings import default_config, load
 from tests.server.scripted import resolved
 from tests.serving import FAULTS
 

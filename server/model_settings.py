@@ -1,0 +1,91 @@
+"""The section of a served model, and how a worker takes it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from pipelines.base import DecodeConfig, ModelConfig, ModelLimits
+from server.sections import Section
+
+
+class LimitSettings(Section):
+    max_pixels: int = Field(description="largest width × height of a video, on the model's grid", ge=256)
+    max_num_frames: int = Field(description="most frames of a video", ge=1)
+    max_pixel_frame_steps: int | None = Field(
+        None,
+        description="largest width × height × frames × steps × n of a request, on the model's grid",
+        ge=256,
+    )
+
+
+def _exact_rate(value: object) -> object:
+    """YAML reads 23.976 as a float; its decimal digits are what the operator meant."""
+    return Fraction(str(value)) if isinstance(value, int | float | str) else value
+
+
+class DecodeSettings(Section):
+    chunk_frames: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="latent frames that are decoded in one step; `auto`: by the memory that is free"
+    )
+    exact: bool = Field(
+        False, description="frames with the same bits as diffusers' decoder makes, at a third of the speed"
+    )
+    warm_sizes: tuple[Annotated[str, Field(pattern=r"^[0-9]{1,5}x[0-9]{1,5}$")], ...] = Field(
+        (), description="sizes (`WIDTHxHEIGHT`) decoded once before the server is ready, besides the default"
+    )
+
+    def to_config(self, kernels: Path) -> DecodeConfig:
+        """As a worker takes it."""
+        sizes = (map(int, size.split("x")) for size in self.warm_sizes)
+        return DecodeConfig(
+            chunk_frames=None if self.chunk_frames == "auto" else self.chunk_frames,
+            exact=self.exact,
+            warm_sizes=tuple((width, height) for width, height in sizes),
+            kernels=kernels,
+        )
+
+
+class ModelSettings(Section):
+    """One served model. What is None is taken from the checkpoint."""
+
+    id: str = Field(min_length=1, description="the name that requests use")
+    aliases: tuple[str, ...] = Field((), description="other names for it, such as `sora-2`")
+    kind: str = Field(description="the model family: a key of `pipelines.registry.KINDS`")
+    path: str = Field(description="diffusers folder (relative to this file) or hub id")
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "bfloat16", description="weights and arithmetic, where diffusers does not insist on float32"
+    )
+    width: int = Field(ge=2, multiple_of=2, description="default width in pixels")
+    height: int = Field(ge=2, multiple_of=2, description="default height in pixels")
+    num_frames: int = Field(ge=1, description="default number of frames")
+    fps: Annotated[Fraction, BeforeValidator(_exact_rate)] = Field(description="default frame rate")
+    num_inference_steps: int = Field(ge=1, le=200, description="default number of denoising steps")
+    guidance_scale: float = Field(ge=0, le=20, description="default guidance (of the high-noise expert)")
+    guidance_scale_2: float | None = Field(None, ge=0, le=20, description="its default, low-noise expert")
+    boundary_ratio: float | None = Field(None, ge=0, le=1, description="where the experts change over")
+    flow_shift: float | None = Field(None, gt=0, le=30, description="default shift of the noise schedule")
+    negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
+    max_sequence_length: int = Field(512, ge=1, le=512, description="default prompt length in tokens")
+    offload: Literal["none", "model"] = Field("none", description="`model` keeps idle components on the host")
+    load_format: Literal["auto", "dummy"] = Field(
+        "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
+    )
+    decode: DecodeSettings = DecodeSettings()
+    limits: LimitSettings = Field(description="bounds of a request")
+
+    def to_config(self, base: Path, kernels: Path) -> ModelConfig:
+        """As a worker takes it; `base` is the folder that a relative `path` starts from.
+
+        `kernels` is where compiled kernels are kept.
+        """
+        sections = {"limits", "decode"}
+        values = {name: getattr(self, name) for name in type(self).model_fields if name not in sections}
+        values["decode"] = self.decode.to_config(kernels.absolute())
+        local = base / self.path
+        if local.exists():
+            values["path"] = str(local.resolve())
+        return ModelConfig(**values, limits=ModelLimits(**self.limits.model_dump()))
