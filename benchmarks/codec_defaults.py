@@ -15,39 +15,12 @@ from pathlib import Path
 import av
 import torch
 
+from benchmarks.contents import contents
 from encoding.base import OutputSpec
 from encoding.frames import RGB24, YUV420P, pack
 from encoding.mp4 import VideoWriter
 
 HEIGHT, WIDTH, FRAMES = 480, 832, 65
-
-
-def contents() -> dict[str, torch.Tensor]:
-    """Clips (3, T, H, W) in [-1, 1]: moving gradients; these with a textured third; uniform noise."""
-    noise = torch.Generator().manual_seed(0)
-    time_axis = torch.arange(FRAMES)[:, None, None] / 12
-    down = torch.linspace(-3, 3, HEIGHT)[None, :, None]
-    across = torch.linspace(-5, 5, WIDTH)[None, None, :]
-    smooth = 0.9 * torch.stack(
-        [
-            torch.sin(across + time_axis) * torch.cos(down),
-            torch.cos(down * 1.3 - time_axis) + 0 * across,
-            torch.sin((across + down) / 2 + 2 * time_axis),
-        ]
-    )
-    # A grey texture of three-pixel grains that moves: colour noise would measure what 4:2:0 leaves out.
-    texture = torch.randn((1, 1, HEIGHT, 2 * WIDTH), generator=noise)
-    texture = torch.nn.functional.avg_pool2d(texture, 3, stride=1, padding=1)[0]
-    rows, columns = slice(HEIGHT // 4, 3 * HEIGHT // 4), slice(WIDTH // 4, 7 * WIDTH // 12)
-    mixed = smooth + 0.01 * torch.randn((1, FRAMES, HEIGHT, WIDTH), generator=noise)
-    for frame in range(FRAMES):
-        moved = texture[:, rows, 3 * frame : 3 * frame + columns.stop - columns.start]
-        mixed[:, frame, rows, columns] += 0.6 * moved
-    return {
-        "smooth": smooth.clamp(-1, 1),
-        "mixed": mixed.clamp(-1, 1),
-        "noise": torch.rand((3, FRAMES, HEIGHT, WIDTH), generator=noise) * 2 - 1,
-    }
 
 
 def measure(name: str, options: dict[str, str], clip: torch.Tensor) -> tuple[float, int, float]:
@@ -81,7 +54,7 @@ def psnr(path: Path, clip: torch.Tensor) -> float:
 
 def main(name: str, settings: list[str]) -> None:
     torch.set_num_threads(1)
-    for content, clip in contents().items():
+    for content, clip in contents(HEIGHT, WIDTH, FRAMES).items():
         for setting in settings:
             options = dict(pair.split("=", 1) for pair in setting.split(",")) if setting else {}
             rate, size, fidelity = measure(name, options, clip)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 2**20
 """How much av gathers before it hands bytes to Python."""
+_CHECK_THREADS = 8
+_BY_SLICES = {"threads": str(_CHECK_THREADS), "thread_type": "slice"}
 _REPEATABLE = {"fflags": "bitexact"}
 """No random ids and no version of the library in the file."""
 
@@ -135,8 +137,10 @@ def check_video_file(path: Path, spec: OutputSpec) -> None:
     Raises:
         EncodingError: it is not `spec`.
     """
-    with av.open(str(path)) as container:
+    # One packet tells the format; pictures are decoded by as many threads as their slices have use for.
+    with av.open(str(path), options={"probesize": "32"}, stream_options=[_BY_SLICES]) as container:
         stream = container.streams.video[0]
+        stream.thread_type, stream.thread_count = "SLICE", _CHECK_THREADS
         times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
         container.seek(0)
         first = next(container.decode(stream))

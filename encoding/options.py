@@ -69,10 +69,10 @@ class Codec:
 CODECS: Mapping[str, Codec] = MappingProxyType(
     {
         "libx264": Codec(
-            defaults=MappingProxyType({"preset": "veryfast", "crf": "18"}),
+            defaults=MappingProxyType({"preset": "veryfast", "crf": "18", "rc-lookahead": "5"}),
             # x264's output depends on its thread count, which is the machine's unless given. Its AVX-512
             # code for macroblock trees reads memory that nobody wrote; `cpu-independent` avoids it.
-            always=MappingProxyType({"threads": "4", "x264-params": "cpu-independent=1"}),
+            always=MappingProxyType({"threads": "8", "x264-params": "cpu-independent=1"}),
             options=MappingProxyType(
                 {
                     "preset": Choice(

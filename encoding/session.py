@@ -197,6 +197,7 @@ class Session:
     def _make(self, writer: Writer, part: PartFile) -> Artifact:
         for chunk in self._queue:
             self._encode(chunk, writer)
+            part.write_behind()
         self._check_count()
         for _ in writer.drain():
             self._check_running()

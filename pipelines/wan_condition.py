@@ -10,6 +10,7 @@ from diffusers import AutoencoderKLWan
 
 from pipelines.base import GenerationParams
 from pipelines.fit import cover
+from pipelines.wan_vae.encoder import encode as encode_video
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def first_frame(
 
 def encode(vae: AutoencoderKLWan, video: torch.Tensor) -> torch.Tensor:
     """Video (1, 3, T, H, W) in [-1, 1] → normalized latents, float32, same device."""
-    mode: torch.Tensor = vae.encode(video).latent_dist.mode().float()
+    mode = encode_video(vae, video).float()
     mean, std = statistics(vae, mode)
     return (mode - mean) / std
 

@@ -41,7 +41,7 @@ class Convs:
         """`conv` over (2 + T, H, W, C), to (T, H, W, channels)."""
         _, high, wide = conv.kernel_size
         x = window.permute(3, 0, 1, 2).unsqueeze(0)
-        y = F.conv3d(x, conv.weight, self._inside(conv.bias), padding=(0, high // 2, wide // 2))
+        y = _conv3d(x, conv.weight, self._inside(conv.bias), (0, high // 2, wide // 2))
         return Sum(_channels_last(y.squeeze(0), (1, 2, 3, 0)), self._outside(conv.bias))
 
     def doubling(self, conv: torch.nn.Conv2d, x: torch.Tensor, *, pairs: bool) -> Sum:
@@ -75,6 +75,25 @@ class Convs:
         if (weights := self._packed.get(conv)) is None:
             weights = self._packed[conv] = hopper.packed(conv.weight, kernel, phases=phases)
         return weights
+
+
+def lay_channels_last(module: torch.nn.Module) -> None:
+    """Weights in the order in which the pictures lie, or the library would reorder one of them each time."""
+    for conv in module.modules():
+        if isinstance(conv, torch.nn.Conv3d):
+            conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last_3d)
+        elif isinstance(conv, torch.nn.Conv2d):
+            conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
+
+
+def _conv3d(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, padding: tuple[int, ...]
+) -> torch.Tensor:
+    if x.is_cuda or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
+        return F.conv3d(x, weight, bias, padding=padding)
+    # `conv3d` passes small convolutions on to a loop that takes ten times as long.
+    ones = (1, 1, 1)
+    return torch.mkldnn_convolution(x, weight, bias, padding, ones, ones, 1)
 
 
 def _channels_last(y: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:

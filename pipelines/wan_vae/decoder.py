@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
 from pipelines.wan_vae import exact as exactly
-from pipelines.wan_vae.convs import Convs
+from pipelines.wan_vae.convs import Convs, lay_channels_last
 from pipelines.wan_vae.fast import Caches, Step
 from pipelines.wan_vae.memory import Plan, plan
 
@@ -34,15 +34,15 @@ class StreamingDecoder:
         self._chunk = chunk
         self._exact = exact
         if not exact:
-            _lay_channels_last(vae.decoder)
+            lay_channels_last(vae.decoder)
 
     def decode(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
         """Yield the frames of `latents` in order, each stretch as soon as it is finished.
 
         `latents`: (1, z_dim, T, H, W), T ≥ 1, de-normalised as `AutoencoderKLWan.decode` takes them, in the
         VAE's dtype, on its device. Yields (3, t, H · scale, W · scale) in [-1, 1] in that dtype: one frame
-        for the first latent frame, a step of its own, then four for each of the next `chunk` latent frames,
-        in stretches of at most `memory.Plan.stretch`.
+        for the first latent frame, a step of its own, then four for each further one. Their steps grow from
+        1 to `chunk` latent frames; what a step makes comes in stretches of at most `memory.Plan.stretch`.
 
         Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
 
@@ -72,24 +72,17 @@ class StreamingDecoder:
         caches = Caches(Convs(x.device, x.dtype))
         decoder = self._vae.decoder
         yield from Step(decoder, caches, first=True, stretch=sizes.stretch).run(x[:1])
-        for start in range(1, x.shape[0], sizes.chunk):
+        start, size = 1, 1
+        while start < x.shape[0]:
             step = Step(decoder, caches, first=False, stretch=sizes.stretch)
-            yield from step.run(x[start : start + sizes.chunk])
+            yield from step.run(x[start : start + size])
+            start, size = start + size, min(sizes.chunk, 2 * size)  # the first frames leave early
 
     def _move_to_device(self) -> None:
         """Where the VAE is offloaded: what accelerate would do before `AutoencoderKLWan.decode`."""
         hook = getattr(self._vae, "_hf_hook", None)
         if hook is not None:
             hook.pre_forward(self._vae)
-
-
-def _lay_channels_last(module: torch.nn.Module) -> None:
-    """Weights in the order in which the pictures lie, or the library would reorder one of them each time."""
-    for conv in module.modules():
-        if isinstance(conv, torch.nn.Conv3d):
-            conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last_3d)
-        elif isinstance(conv, torch.nn.Conv2d):
-            conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
 
 
 def _picture(frames: torch.Tensor, patch: int | None) -> torch.Tensor:

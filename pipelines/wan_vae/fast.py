@@ -78,6 +78,22 @@ class Caches:
         return y
 
 
+def residual(caches: Caches, block: WanResidualBlock, value: Sum) -> Sum:
+    """A residual block over `value`, which is added up on the way."""
+    window = caches.window(block.conv1, value.y)
+    ops.activate(value, block.norm1, window.frames, keep=True)
+    x = value.y
+    y = caches.conv(block.conv1, window)
+    del window
+    window = caches.window(block.conv2, y.y)
+    ops.activate(y, block.norm2, window.frames)
+    del y
+    shortcut = block.conv_shortcut
+    made = caches.conv(block.conv2, window)
+    made.residual = x if isinstance(shortcut, torch.nn.Identity) else _pointwise_conv(shortcut, x)
+    return made
+
+
 class Step:
     """One walk through the decoder."""
 
@@ -128,9 +144,9 @@ class Step:
         yield ops.settle(y)
 
     def _mid(self, block: WanMidBlock, value: Sum) -> Sum:
-        value = self._residual(block.resnets[0], value)
-        for attention, resnet in zip(block.attentions, block.resnets[1:], strict=True):
-            value = self._residual(resnet, _attention(attention, ops.settle(value)))
+        value = residual(self._caches, block.resnets[0], value)
+        for module, resnet in zip(block.attentions, block.resnets[1:], strict=True):
+            value = residual(self._caches, resnet, attention(module, ops.settle(value)))
         return value
 
     def _residuals(self, block: UpBlock, value: Sum) -> tuple[torch.Tensor | None, Sum]:
@@ -139,22 +155,8 @@ class Step:
         if isinstance(block, WanResidualUpBlock) and block.avg_shortcut is not None:
             entered = ops.settle(value)
         for resnet in block.resnets:
-            value = self._residual(resnet, value)
+            value = residual(self._caches, resnet, value)
         return entered, value
-
-    def _residual(self, block: WanResidualBlock, value: Sum) -> Sum:
-        window = self._caches.window(block.conv1, value.y)
-        ops.activate(value, block.norm1, window.frames, keep=True)
-        x = value.y
-        y = self._caches.conv(block.conv1, window)
-        del window
-        window = self._caches.window(block.conv2, y.y)
-        ops.activate(y, block.norm2, window.frames)
-        del y
-        shortcut = block.conv_shortcut
-        made = self._caches.conv(block.conv2, window)
-        made.residual = x if isinstance(shortcut, torch.nn.Identity) else _pointwise_conv(shortcut, x)
-        return made
 
     def _upsampled(self, block: UpBlock, entered: torch.Tensor | None, value: Sum) -> Sum:
         resample = _resample(block)
@@ -182,7 +184,7 @@ def _pointwise_conv(conv: WanCausalConv3d, x: torch.Tensor) -> torch.Tensor:
     return F.linear(x, conv.weight.flatten(1), conv.bias)
 
 
-def _attention(block: WanAttentionBlock, x: torch.Tensor) -> Sum:
+def attention(block: WanAttentionBlock, x: torch.Tensor) -> Sum:
     """Each frame's pixels attend to each other, with one head."""
     frames, height, width, channels = x.shape
     normed = ops.normalize(x, block.norm).view(frames, 1, height * width, channels)

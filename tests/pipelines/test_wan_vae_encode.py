@@ -1,0 +1,63 @@
+"""The VAE encoder against `AutoencoderKLWan.encode`, which computes the same layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.wan_vae import encoder
+from tests.pipelines.test_wan_vae import NAMES, vae
+
+
+def clip(frames: int, size: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(1, 3, frames, size, size, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+
+
+def whole(model: Any, video: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        mode: torch.Tensor = model.encode(video).latent_dist.mode()
+    return mode
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("frames", [1, 5, 13])
+def test_equals_diffusers_at_every_length(name: str, frames: int) -> None:
+    """Equal in float32 to 1e-5 of the latents' size."""
+    model = vae(name)
+    video = clip(frames, 32)
+    expected = whole(model, video)
+    got = encoder.encode(model, video)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("held", [1, 20, 40])
+def test_a_held_picture_is_not_computed_again(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first picture, black, and a last one that is held: equal, and not every step was computed."""
+    model = vae("full-depth z16")
+    video = torch.zeros(1, 3, 81, 16, 16)
+    video[:, :, :1], video[:, :, 81 - held :] = clip(1, 16), clip(1, 16, seed=1)
+    steps: list[int] = []
+    computed = encoder._Walk._full_rate
+
+    def count(walk: Any, frames: torch.Tensor) -> torch.Tensor:
+        steps.append(frames.shape[0])
+        return computed(walk, frames)
+
+    monkeypatch.setattr(encoder._Walk, "_full_rate", count)
+    got = encoder.encode(model, video)
+    expected = whole(model, video)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    assert len(steps) < 21
+
+
+@pytest.mark.parametrize("name", ["full-depth z16", "full-depth z48"])
+def test_bfloat16_is_as_near_to_the_truth_as_diffusers(name: str) -> None:
+    """The mean error against a float32 encode is not above that of diffusers' own bfloat16 encode."""
+    model, rounded = vae(name), vae(name, torch.bfloat16)
+    video = clip(9, 64)
+    truth = whole(model, video)
+    ours = float((encoder.encode(rounded, video.bfloat16()).float() - truth).abs().mean())
+    theirs = float((whole(rounded, video.bfloat16()).float() - truth).abs().mean())
+    assert 0 < ours <= theirs
