@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import av
 from av.container import OutputContainer
@@ -138,7 +138,8 @@ def check_video_file(path: Path, spec: OutputSpec) -> None:
         EncodingError: it is not `spec`.
     """
     # One packet tells the format; pictures are decoded by as many threads as their slices have use for.
-    with av.open(str(path), options={"probesize": "32"}, stream_options=[_BY_SLICES]) as container:
+    each: list[Any] = [_BY_SLICES]
+    with av.open(str(path), options={"probesize": "32"}, stream_options=each) as container:
         stream = container.streams.video[0]
         stream.thread_type, stream.thread_count = "SLICE", _CHECK_THREADS
         times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
