@@ -28,6 +28,7 @@ from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
 from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
 from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
+from pipelines.wan_vae.encoder import encode as encode_video
 
 NEGATIVE_PROMPT = (
     "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，"
@@ -38,6 +39,9 @@ NEGATIVE_PROMPT = (
 
 _WARM_FRAMES = 6
 """A first latent frame, a whole step or two, and one that is not whole."""
+
+_WARM_VIDEO = 9
+"""Frames: one, and two steps of the encoder."""
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +99,7 @@ class Wan:
             self._warm(config)
 
     def _warm(self, config: ModelConfig) -> None:
-        """Decode each size that is expected once, so that no request waits for what is made on first use."""
+        """Decode (and encode) each expected size once: no request waits for what is made on first use."""
         started = time.monotonic()
         grid, vae = self.info.grid, self._pipe.vae
         scale = vae.config.scale_factor_spatial
@@ -104,6 +108,10 @@ class Wan:
             latents = torch.randn(1, *shape, dtype=vae.dtype, device=self._device)
             for _ in self._decoder.decode(latents):
                 pass
+            if self.info.image != "none":
+                frames = _WARM_VIDEO if self.info.task == "i2v" else 1
+                sides = grid.side(height), grid.side(width)
+                encode_video(vae, torch.rand(1, 3, frames, *sides, dtype=vae.dtype, device=self._device))
         torch.cuda.synchronize(self._device)
         self._pipe.maybe_free_model_hooks()
         torch.cuda.empty_cache()

@@ -218,11 +218,12 @@ def _launch(
     )
     stream = ctypes.c_void_p(torch.cuda.current_stream(y.device).cuda_stream)
     threads = kernel.groups * 128 + 128
-    _check(
-        _driver().cuLaunchKernel(
-            function, grid, 1, 1, threads, 1, 1, kernel.shared_bytes, stream, arguments, None
+    with torch.cuda.device(y.device):
+        _check(
+            _driver().cuLaunchKernel(
+                function, grid, 1, 1, threads, 1, 1, kernel.shared_bytes, stream, arguments, None
+            )
         )
-    )
 
 
 def _map(x: torch.Tensor, kernel: Kernel) -> int:

@@ -70,23 +70,24 @@ def pointwise(
     pixels = y.numel() // channels
     padded = triton.next_power_of_2(channels)
     rows = max(1, _ELEMENTS // padded)
-    _pointwise[(triton.cdiv(pixels, rows),)](
-        y,
-        bias if bias is not None else y,
-        residual if residual is not None else y,
-        gamma if gamma is not None else y,
-        out if out is not None else y,
-        pixels,
-        channels,
-        padded,
-        rows,
-        bias is not None,
-        residual is not None,
-        gamma is not None,
-        out is not None,
-        keep,
-        num_warps=4,
-    )
+    with torch.cuda.device(y.device):  # triton launches on the current one
+        _pointwise[(triton.cdiv(pixels, rows),)](
+            y,
+            bias if bias is not None else y,
+            residual if residual is not None else y,
+            gamma if gamma is not None else y,
+            out if out is not None else y,
+            pixels,
+            channels,
+            padded,
+            rows,
+            bias is not None,
+            residual is not None,
+            gamma is not None,
+            out is not None,
+            keep,
+            num_warps=4,
+        )
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -126,15 +127,16 @@ def doubled(x: torch.Tensor, *, pairs: bool) -> torch.Tensor:
     out = x.new_empty(frames * copies, 2 * height, 2 * width, channels)
     padded = triton.next_power_of_2(channels)
     columns = max(1, _ELEMENTS // padded)
-    _doubled[(triton.cdiv(width, columns), height, frames * copies)](
-        x,
-        out,
-        height,
-        width,
-        channels,
-        padded,
-        copies,
-        columns,
-        num_warps=4,
-    )
+    with torch.cuda.device(x.device):  # triton launches on the current one
+        _doubled[(triton.cdiv(width, columns), height, frames * copies)](
+            x,
+            out,
+            height,
+            width,
+            channels,
+            padded,
+            copies,
+            columns,
+            num_warps=4,
+        )
     return out

@@ -148,3 +148,19 @@ def test_the_tiny_checkpoint_decodes() -> None:
         expected = model.decode(latents).sample[0]
         got = torch.cat(list(StreamingDecoder(model.cuda()).decode(latents.cuda())), dim=1).cpu()
     assert (got - expected).abs().max() < 1e-3
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_second_device_makes_the_same_bits() -> None:
+    """Kernels run where their pictures are, whichever device is the current one."""
+    torch.manual_seed(0)
+    model = AutoencoderKLWan().bfloat16().eval()
+    latents, video = torch.randn(1, 16, 3, 30, 52).bfloat16(), torch.rand(1, 3, 5, 240, 416).bfloat16()
+    made = []
+    for device in ("cuda:1", "cuda:0"):
+        model = model.to(device)
+        frames = torch.cat(list(StreamingDecoder(model, chunk=2).decode(latents.to(device))), dim=1)
+        made.append((frames.cpu(), encoder.encode(model, video.to(device)).cpu()))
+    assert torch.cuda.current_device() == 0
+    assert torch.equal(made[0][0], made[1][0])
+    assert torch.equal(made[0][1], made[1][1])
