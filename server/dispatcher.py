@@ -77,11 +77,12 @@ class Dispatcher:
         """Take and begin no more jobs; return when those that run have ended, or `seconds` are over."""
         self.draining = True
         await self._runner.stop_handing_out()
-        running = [live.ended.wait() for live in self.roster.running()]
-        logger.info("draining", extra={"running": len(running), "queued": len(self.roster.queue)})
+        running = len(self.roster.running())
+        logger.info("draining", extra={"running": running, "queued": len(self.roster.queue)})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await asyncio.gather(*running)
+                while self.roster.running():
+                    await self.roster.changes.next().wait()
 
     async def stop(self) -> None:
         """Let go of all jobs: for the next server to take up, or failed where nobody will want them."""
@@ -224,15 +225,18 @@ class Dispatcher:
                 return
             await self._ledger.put_back(live, counts=True)
         self.roster.queue.push(job.id, job.owner)
+        self.roster.changes.fire()
 
     async def _leave(self, live: LiveJob) -> None:
         """What becomes of a job when the server stops."""
         await live.stored.wait()
         waiting = self.roster.queue.remove(live.job.id)
         try:
-            if live.job.waits:
+            if live.cancelled is not None:
+                await self._runner.fail(live, live.cancelled)
+            elif live.job.waits:
                 await self._runner.fail(live, UNWANTED)
-            elif not waiting and self._settings.on_restart == "fail":
+            elif live.job.status is JobStatus.IN_PROGRESS and self._settings.on_restart == "fail":
                 await self._runner.fail(live, UNFINISHED)
             elif not waiting:
                 await self._ledger.put_back(live, counts=False)

@@ -66,7 +66,7 @@ class Job:
     """The job whose parameters this one took over."""
     status: JobStatus = JobStatus.QUEUED
     progress: int = 0
-    """Percent, as it was when the job ended."""
+    """Percent, as it was when the job ended, or was put back into the queue."""
     attempts: int = 0
     """How often a worker has begun it."""
     started_us: int | None = None

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from server.artifacts import JobFolders
 from server.database import Beside, uninterrupted
 from server.engine.base import Finished, Started
-from server.errors import IllegalMove, NotFound, StoreUnavailable
+from server.errors import IllegalMove, NotFound
 from server.jobs import Job, JobError, JobStatus, StoredFile
 from server.journal import Journal
 from server.live import LiveJob
@@ -58,11 +58,7 @@ class Ledger:
         """What an earlier server left, in the order of creation, each with an empty folder."""
         jobs = await self.store.unfinished()
         for job in jobs:
-            try:
-                await asyncio.to_thread(self._empty_folder, job.id)
-            except OSError as error:  # it will fail, if it comes to that, and no other job with it
-                told = {"job_id": job.id, "error": type(error).__name__}
-                logger.error("the folder of a job cannot be made", extra=told)
+            await asyncio.to_thread(self._empty_folder, job.id)
         return jobs
 
     @uninterrupted
@@ -90,7 +86,10 @@ class Ledger:
     async def put_back(self, live: LiveJob, *, counts: bool) -> None:
         """Queue a running job again. Unless it `counts`, it is as if it had not been begun."""
         attempts = live.job.attempts if counts else max(live.job.attempts - 1, 0)
-        live.job = await self._move(live, JobStatus.QUEUED, started_us=None, attempts=attempts)
+        progress = live.progress.percent  # for clients it never falls
+        live.job = await self._move(
+            live, JobStatus.QUEUED, started_us=None, attempts=attempts, progress=progress
+        )
         await asyncio.to_thread(self._empty_folder, live.job.id)
         live.restart()
         self.journal.queued_again(live.job)
@@ -118,7 +117,11 @@ class Ledger:
         self.pace.note(event.timings["generation"])
 
     async def fail(self, live: LiveJob, error: JobError) -> None:
-        """It ended without a result; nothing of it stays but its record."""
+        """It ended without a result; nothing of it stays but its record.
+
+        Raises:
+            StoreUnavailable, OSError, DBAPIError: it cannot be written, and the ledger is not `patient`.
+        """
         try:
             live.job = await self._move(
                 live,
@@ -131,8 +134,6 @@ class Ledger:
             self.journal.failed(live.job)
         except (IllegalMove, NotFound):
             logger.exception("job had no state to fail from", extra={"job_id": live.job.id})
-        except StoreUnavailable:  # the next start takes it up where its row stands
-            logger.exception("job's end could not be written down", extra={"job_id": live.job.id})
 
     async def delete(self, job_id: str) -> None:
         """Forget a job and its files.
@@ -174,7 +175,11 @@ class Ledger:
 
     def _empty_folder(self, job_id: str) -> None:
         self.artifacts.remove(job_id)
-        self.artifacts.create(job_id)
+        try:
+            self.artifacts.create(job_id)
+        except OSError as error:  # tried again when the job begins, which no other job is to suffer for
+            told = {"job_id": job_id, "error": type(error).__name__}
+            logger.error("the folder of a job cannot be made", extra=told)
 
 
 def _now_us() -> int:

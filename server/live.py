@@ -14,7 +14,7 @@ class LiveJob:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.progress = JobProgress()
+        self.progress = JobProgress(job.progress)
         self.ended = asyncio.Event()
         """Set when the store holds the job's last state, or has forgotten it."""
         self.fragments: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -42,7 +42,7 @@ class LiveJob:
 
     def restart(self) -> None:
         """It waits again, as if it had not been begun."""
-        self.progress = JobProgress()
+        self.progress = JobProgress(self.progress.percent)
         self._drop_deadline()
 
     def end(self) -> None:

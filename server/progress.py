@@ -15,11 +15,12 @@ SHARES: Mapping[Stage, float] = MappingProxyType({"prompt": 3, "image": 2, "deno
 class JobProgress:
     """Counts the stages of one job. `percent` never falls, and is at most 99."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = 0) -> None:
+        """`least`: the percent that an earlier run of the job had reached."""
         self._done: dict[Stage, float] = {}
         self.last: Progress | None = None
         """What the worker said last."""
-        self.percent = 0
+        self.percent = least
 
     @property
     def stage(self) -> Stage | None:

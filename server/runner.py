@@ -69,10 +69,17 @@ class Runner:
     async def _hand_out(self) -> None:
         while True:
             await self._slots.acquire()
-            await self._engine.wait_idle()
-            await self._roster.queue.wait()
+            await self._one_can_begin()
             self._jobs.spawn(self._run(self._roster.next()))
             self._roster.changes.fire()
+
+    async def _one_can_begin(self) -> None:
+        """Return when a job waits and a worker is idle: either may be gone when the other is there."""
+        while True:
+            await self._roster.queue.wait()
+            await self._engine.wait_idle()
+            if len(self._roster.queue) > 0:
+                return
 
     async def _run(self, live: LiveJob) -> None:
         slot = Slot(self._slots)
@@ -80,6 +87,8 @@ class Runner:
             await live.stored.wait()
             if live.ended.is_set():  # the store did not take it
                 return
+            # It has one, unless there was no room for it when the server started.
+            await asyncio.to_thread(self._ledger.artifacts.create, live.job.id)
             if live.cancelled is not None:
                 await self.fail(live, live.cancelled)
                 return
@@ -134,6 +143,7 @@ class Runner:
             await self.fail(live, live.cancelled)
             return
         self._roster.queue.push(live.job.id, live.job.owner, first=True)
+        self._roster.changes.fire()
 
 
 def _deserves_another(live: LiveJob, event: JobEvent) -> bool:

@@ -49,7 +49,7 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
         app,
         settings.server,
         lifespan="off",  # what it opens is opened here: uvicorn would log a traceback and exit with 3
-        timeout_graceful_shutdown=ANSWERS_S,
+        timeout_graceful_shutdown=ANSWERS_S + 1,  # the connections are gone by then
     )
     server = HttpServer(config, app.state.services.dispatcher, settings.server.shutdown_s)
     with server.signals():
@@ -95,6 +95,8 @@ class HttpServer(uvicorn.Server):
     def _stop(self) -> None:
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain())
+        elif self._draining.done():
+            self._hang_up()
         else:
             self.config.timeout_graceful_shutdown = 0
             self._draining.cancel()
@@ -105,6 +107,12 @@ class HttpServer(uvicorn.Server):
             await self._dispatcher.stop()  # whoever waits for a job gets an answer while answers are sent
         finally:
             self.should_exit = True
+            asyncio.get_running_loop().call_later(ANSWERS_S, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """End what is still being answered as if its clients had gone: each answer knows how to do that."""
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
 
 
 async def generate(settings: Settings, options: dict[str, Any]) -> int:

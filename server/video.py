@@ -54,7 +54,7 @@ def to_video(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> Video:
         boundary_ratio=params.boundary_ratio,
         output_format=resolved.format,
         stage=live.progress.stage if live is not None and running else None,
-        queue_position=dispatcher.roster.queue.position(job.id) if job.status is JobStatus.QUEUED else None,
+        queue_position=_position(job, live, dispatcher),
         timings={name: round(value * 1000, 3) for name, value in job.timings.items()} or None,
     )
 
@@ -72,6 +72,13 @@ def to_event(video: Video, live: LiveJob | None) -> VideoEvent:
         queue_position=video.queue_position,
         error=video.error,
     )
+
+
+def _position(job: Job, live: LiveJob | None, dispatcher: Dispatcher) -> int | None:
+    if live is None or job.status is not JobStatus.QUEUED:
+        return None
+    place = dispatcher.roster.queue.position(job.id)
+    return 0 if place is None else place  # it has been handed out, and begins at any moment
 
 
 def in_seconds(num_frames: int, fps: Fraction) -> str:

@@ -71,14 +71,14 @@ class HeldTasks:
         """Where each task is, by the job's id."""
         return {job_id: held.place for job_id, held in self._by_id.items()}
 
-    def bury(self, how: str) -> None:
+    def bury(self, how: str, *, known: bool = False) -> None:
         """The worker is gone, as `how` says: every task that it held fails.
 
-        The one on the device is the suspect. The others are victims. One that was told to stop was cancelled,
-        whatever it was that ended it.
+        The one on the device is the suspect, unless the reason is `known` to be one that was told to stop.
+        The others are victims. One that was told to stop was cancelled, whatever it was that ended it.
         """
         for job_id, held in tuple(self._by_id.items()):
-            self._tell(held, _last_event(job_id, held, how))
+            self._tell(held, _last_event(job_id, held, how, known))
             self._drop(job_id)
 
     def _tell(self, held: _Held, event: JobEvent) -> None:
@@ -91,10 +91,11 @@ class HeldTasks:
             held.overdue.cancel()
 
 
-def _last_event(job_id: str, held: _Held, how: str) -> Failed:
+def _last_event(job_id: str, held: _Held, how: str, known: bool) -> Failed:
     if held.overdue is not None:
         return Failed(job_id, "cancelled", "the job was cancelled")
     if held.place is Place.DEVICE:
-        return Failed(job_id, "worker_crashed", f"the worker process {how} while it ran this job")
+        message = f"the worker process {how} while it ran this job"
+        return Failed(job_id, "worker_crashed", message, victim=known)
     message = f"the worker process {how}; this job was not on the device"
     return Failed(job_id, "worker_crashed", message, victim=True)

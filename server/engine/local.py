@@ -27,8 +27,8 @@ class LocalEngine:
         self._capabilities: Capabilities | None = None
         self._given_up: list[str] = []
         """Why each worker that stays down does."""
-        self._pending: set[str] = set()
-        """Jobs that no worker has begun."""
+        self._wanted: set[str] = set()
+        """Jobs that are to be run, and have not been cancelled."""
         self._watchers: list[Callable[[EndReason], None]] = []
 
     @property
@@ -83,37 +83,37 @@ class LocalEngine:
     async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
         """See `Engine.run`."""
         chances = 2
-        while chances > 0:
-            chances -= 1
-            worker = await self._idle(task.job_id)
-            if worker is None:
-                yield Failed(task.job_id, "cancelled", "the job was cancelled")
-                return
-            async with aclosing(_on(worker, task)) as events:
-                async for event in events:
-                    if chances > 0 and isinstance(event, Failed) and event.victim:
-                        break  # it had not begun, or there would be no chance left
-                    chances = 0
-                    yield event
+        self._wanted.add(task.job_id)  # also between two workers
+        try:
+            while chances > 0:
+                chances -= 1
+                worker = await self._idle(task.job_id)
+                if worker is None:
+                    yield Failed(task.job_id, "cancelled", "the job was cancelled")
+                    return
+                async with aclosing(_on(worker, task)) as events:
+                    async for event in events:
+                        if chances > 0 and isinstance(event, Failed) and event.victim:
+                            break  # it had not begun, or there would be no chance left
+                        chances = 0
+                        yield event
+        finally:
+            self._wanted.discard(task.job_id)
 
     async def cancel(self, job_id: str) -> None:
         """See `Engine.cancel`."""
-        self._pending.discard(job_id)
+        self._wanted.discard(job_id)
         for worker in self._workers:
             worker.cancel(job_id)
         await self._notify()
 
     async def _idle(self, job_id: str) -> LocalWorker | None:
         """A worker for the job; None if it was cancelled before there was one."""
-        self._pending.add(job_id)
-        try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: job_id not in self._pending or self._has_idle())
-            if job_id not in self._pending:
-                return None
-            return next(worker for worker in self._workers if worker.idle)
-        finally:
-            self._pending.discard(job_id)
+        async with self._changed:
+            await self._changed.wait_for(lambda: job_id not in self._wanted or self._has_idle())
+        if job_id not in self._wanted:
+            return None
+        return next(worker for worker in self._workers if worker.idle)
 
     def _has_idle(self) -> bool:
         return any(worker.idle for worker in self._workers)

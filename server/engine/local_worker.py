@@ -274,7 +274,7 @@ class LocalWorker:
         for job_id, place in self._held.places().items():
             told = f"{how}; the job was {place.value}"
             logger.warning("job lost with its worker", extra=about | {"job_id": job_id, "reason": told})
-        self._held.bury(how)
+        self._held.bury(how, known=reason == "cancel_ignored")
 
 
 async def _ended(process: subprocess.Popen[bytes], seconds: float | None) -> bool:

@@ -64,6 +64,7 @@ def test_a_drain_lets_the_running_job_finish(light: Served) -> None:
             assert int(refused.headers["retry-after"]) > 0
             assert light.ended(DRAIN_S + MARGIN_S) == 0
     assert time.monotonic() - stopped < DRAIN_S
+    assert "Traceback" not in light.log.read_text()
     found = statuses(light)
     assert (found[running], found[waiting]) == (("completed", 1), ("queued", 0))
 

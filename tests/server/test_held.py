@@ -43,6 +43,18 @@ async def test_the_task_on_the_device_is_the_suspect() -> None:
     assert held.places() == {}
 
 
+async def test_the_task_on_the_device_is_a_victim_of_a_tail_that_does_not_stop() -> None:
+    """The server ended the worker for the other one's sake: that is known, and nobody is suspected."""
+    held = HeldTasks()
+    tail, running = held.add("tail"), held.add("running")
+    for event in (Started("tail"), DeviceFree("tail"), Started("running")):
+        held.note(event)
+    held.stopping("tail", asyncio.get_running_loop().call_later(60, pytest.fail))
+    held.bury("was ended because a cancelled job did not stop", known=True)
+    ends = [failed(events) for events in (tail, running)]
+    assert [(end.code, end.victim) for end in ends] == [("cancelled", False), ("worker_crashed", True)]
+
+
 @pytest.mark.parametrize("place", [Place.HANDED, Place.DEVICE, Place.TAIL])
 async def test_a_task_that_was_told_to_stop_was_cancelled(place: Place) -> None:
     """Whatever ended the worker: nobody wants it again."""
