@@ -34,6 +34,7 @@ logger = logging.getLogger("reelserve.jobs")
 CANCELLED = JobError("cancelled", "the job was cancelled")
 UNFINISHED = JobError("server_restarted", "the server ended while the job ran")
 UNWANTED = JobError("server_restarted", "the server ended; whoever waited for the job is gone")
+NO_WORKER = JobError("worker_crashed", "no worker is left that could run the job")
 STOPPING_RETRY_S = 10
 """What a client is told to wait while the server stops: by then there may be another one."""
 
@@ -58,6 +59,7 @@ class Dispatcher:
             max_pending_bytes=max_pending_bytes,
             set_deadline=self._set_deadline,
         )
+        engine.watch(lambda _reason: self._background.spawn(self._let_go()))
 
     async def start(self) -> None:
         """Queue again what an earlier server left unfinished, and begin to hand out jobs.
@@ -90,8 +92,8 @@ class Dispatcher:
         self._ledger.patient = False
         await self._runner.stop()
         await self._background.stop()
-        for live in self.roster.lives().values():
-            await self._leave(live)
+        # Side by side: a database that is out of reach may take its time to refuse each of them.
+        await asyncio.gather(*(self._leave(live) for live in self.roster.lives().values()))
 
     @property
     def pace(self) -> Pace:
@@ -226,6 +228,15 @@ class Dispatcher:
             await self._ledger.put_back(live, counts=True)
         self.roster.queue.push(job.id, job.owner)
         self.roster.changes.fire()
+
+    async def _let_go(self) -> None:
+        """Once no worker is left for good, nobody is kept waiting; other jobs are for the next server."""
+        await self._engine.wait_ready()
+        if self._engine.failure is None:
+            return
+        for live in self.roster.lives().values():
+            if live.job.waits:
+                self.abandon_soon(live.job.id, NO_WORKER)
 
     async def _leave(self, live: LiveJob) -> None:
         """What becomes of a job when the server stops."""

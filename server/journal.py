@@ -29,7 +29,7 @@ class Journal:
     def started(self, job: Job, idle_s: float | None) -> None:
         """A worker has begun the job, `idle_s` after its device was free."""
         assert job.started_us is not None
-        wait_s = (job.started_us - job.created_us) / 1e6
+        wait_s = max(job.started_us - job.created_us, 0) / 1e6  # the clock may have been set back
         if job.attempts == 1:  # the next ones have not waited since their creation
             self._metrics.wait.labels(_model(job)).observe(wait_s)
             if idle_s is not None:

@@ -100,8 +100,9 @@ class Ledger:
         assert live.job.started_us is not None
         timings = {
             **event.timings,
-            "queue": (live.job.started_us - live.job.created_us) / 1e6,
-            "total": (completed - live.job.created_us) / 1e6,
+            # The clock may have been set back meanwhile.
+            "queue": max(live.job.started_us - live.job.created_us, 0) / 1e6,
+            "total": max(completed - live.job.created_us, 0) / 1e6,
         }
         files = tuple(StoredFile(artifact.path.name, artifact.size_bytes) for artifact in event.artifacts)
         live.job = await self._move(

@@ -88,7 +88,7 @@ class ScriptedEngine:
         self.cancelled: list[str] = []
         self.deaf = False
         """Whether a cancel is heard and not followed."""
-        self.worker_ended: Callable[[str], None]
+        self._watchers: list[Callable[[str], None]] = []
         self.idle_s: float | None = None
         """What is told of the device's idling when a task begins."""
         self._events: dict[str, asyncio.Queue[JobEvent]] = {}
@@ -98,7 +98,11 @@ class ScriptedEngine:
         return self.slots if self.ready else 0
 
     def watch(self, note: Callable[[str], None]) -> None:
-        self.worker_ended = note
+        self._watchers.append(note)
+
+    def worker_ended(self, reason: str) -> None:
+        for note in self._watchers:
+            note(reason)
 
     async def start(self) -> None: ...
 

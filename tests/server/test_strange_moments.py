@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 
 from server.engine.base import EngineTask, Failed
 from server.engine.local import LocalEngine
-from server.jobs import JobStatus
+from server.errors import StoreUnavailable
+from server.jobs import Job, JobStatus
 from server.sections import EngineSettings
 from tests.server.bench import Bench, dispatching
 from tests.server.running import serving
@@ -185,6 +188,77 @@ async def test_a_restart_on_a_disk_without_room_for_a_folder(
     finally:
         await bench.dispatcher.stop()
         await bench.database.close()
+
+
+async def test_a_database_that_goes_away_as_the_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What became of a job that nobody wants any more is written down as soon as that works."""
+    job = replace(new_job(), waits=True)
+    async with killed(tmp_path, job):
+        pass
+    bench = Bench(tmp_path, ScriptedEngine())
+    move, refusals = bench.store.move, [StoreUnavailable("gone", 1)]
+
+    async def refuse_once(*arguments: Any, **changes: Any) -> Job:
+        if refusals:
+            raise refusals.pop()
+        return await move(*arguments, **changes)
+
+    monkeypatch.setattr(bench.store, "move", refuse_once)
+    await bench.database.open()
+    try:
+        await bench.dispatcher.start()
+        assert error_code(await bench.status(job, JobStatus.FAILED)) == "server_restarted"
+    finally:
+        await bench.dispatcher.stop()
+        await bench.database.close()
+
+
+async def test_a_stop_waits_once_for_a_database_that_does_not_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many jobs there are to be written down."""
+    for _ in range(3):
+        await bench.dispatcher.submit(replace(new_job(), waits=True))
+    asked, all_asked = [], asyncio.Event()
+
+    async def refuse_all_at_once(job_id: str, *_: object, **__: object) -> Job:
+        asked.append(job_id)
+        if len(set(asked)) == 3:
+            all_asked.set()
+        await all_asked.wait()
+        raise StoreUnavailable("gone", 1)
+
+    monkeypatch.setattr(bench.store, "move", refuse_all_at_once)
+    await asyncio.wait_for(bench.dispatcher.stop(), 5)
+    assert bench.dispatcher.roster.lives() == {}
+
+
+async def test_nobody_waits_for_a_worker_that_never_comes(tmp_path: Path) -> None:
+    """The last one stays down: whoever waits is told so, and the other job is for the next server."""
+    async with serving(tmp_path) as server:
+        idle = asyncio.Event()
+        server.engine.wait_idle = idle.wait  # type: ignore[assignment,method-assign]
+        queued = (await server.post()).json()["id"]
+        waiting = asyncio.create_task(server.post("/v1/videos/sync"))
+        while len(server.services.dispatcher.roster.lives()) < 2:
+            await asyncio.sleep(0.005)
+        server.engine.failure = "it does not start"
+        server.engine.worker_ended("crashed")
+        answer = await asyncio.wait_for(waiting, 5)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "worker_crashed")
+        assert (await server.client.get(f"/v1/videos/{queued}")).json()["status"] == "queued"
+
+
+async def test_a_clock_that_is_set_back(bench: Bench) -> None:
+    """No time is negative."""
+    job = new_job(created_us=time.time_ns() // 1000 + 3600 * 10**6)
+    await bench.dispatcher.submit(job)
+    await bench.begun(1)
+    bench.engine.finish(job.id)
+    done = await bench.status(job, JobStatus.COMPLETED)
+    assert (done.timings["queue"], done.timings["total"]) == (0, 0)
 
 
 class LostWorker:
