@@ -10,13 +10,15 @@ from fastapi import FastAPI
 
 from server import cors, error_answers, openapi
 from server.auth.middleware import ApiKeyMiddleware
+from server.browsers import BrowserMiddleware
 from server.engine.base import Engine
 from server.engine.local import LocalEngine
 from server.exclusive import only_server_of
+from server.framing import OneLengthMiddleware
 from server.http_metrics import HttpMetricsMiddleware
 from server.paths import CanonicalPathMiddleware
 from server.request_id import RequestIdMiddleware
-from server.routes import content, events, health, models, playground, remix, videos
+from server.routes import content, docs, events, health, models, playground, remix, videos
 from server.services import Services, make_services
 from server.settings import Settings
 from server.start import usable
@@ -37,14 +39,19 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         summary="OpenAI-compatible video generation on your own GPUs",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
         responses=openapi.ANY_ERROR,
     )
     app.state.services = services
-    for routes in (remix, videos, events, content, models, health, playground):
+    for routes in (remix, videos, events, content, models, health, docs, playground):
         app.include_router(routes.router)
     error_answers.install(app)
     openapi.install(app, keys=bool(services.api_keys))
     app.add_middleware(ApiKeyMiddleware, keys=services.api_keys)
+    if not services.api_keys:
+        app.add_middleware(BrowserMiddleware, settings=settings.server)
+    app.add_middleware(OneLengthMiddleware)
     app.add_middleware(HttpMetricsMiddleware, metrics=services.metrics)
     app.add_middleware(CanonicalPathMiddleware)
     cors.install(app, settings.server.cors_origins)

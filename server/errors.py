@@ -11,6 +11,7 @@ ApiError
 │       ├── BadUrl           a URL that is not allowed, or without a file behind it
 │       └── FieldTooLarge    a text or a file with more bytes than the operator allows
 ├── Unauthorized             no API key, or one that is not known
+├── PageRefused              a browser sends it for a page that may not use this server
 ├── NotFound                 no such video, file or variant
 │   ├── ModelNotFound
 │   ├── VideoNotReady        the video is still being made
@@ -104,6 +105,10 @@ class FieldTooLarge(BadField):
 
 class Unauthorized(ApiError):
     """No API key, or one that is not known."""
+
+
+class PageRefused(ApiError):
+    """A browser sends it for a page that may not use this server."""
 
 
 class NotFound(ApiError):
@@ -238,6 +243,7 @@ ERROR_TABLE: Mapping[type[ApiError], ErrorRow] = MappingProxyType(
         Unauthorized: ErrorRow(
             401, "invalid_request_error", "invalid_api_key", {"www-authenticate": 'Bearer realm="reelserve"'}
         ),
+        PageRefused: ErrorRow(403, "invalid_request_error", "page_refused"),
         NotFound: ErrorRow(404, "invalid_request_error", "not_found"),
         ModelNotFound: ErrorRow(404, "invalid_request_error", "model_not_found"),
         VideoNotReady: ErrorRow(404, "invalid_request_error", "video_not_ready"),

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from server import request_id
+from server.counting import crumbled
 from server.error_answers import answer
 from server.errors import ApiError, BadRequest, RequestTimeout, TooManyConnections
 from server.sections import ServerSettings
@@ -23,6 +25,8 @@ STALL_S = 120.0
 """How long a client may take nothing of an answer that is being sent to it."""
 LINGER_S = 2.0
 """How long a client that was refused may go on sending before the connection is closed."""
+HEAD_BYTES = 64 * 1024
+"""Largest head of a request."""
 OTHER_FILES = 512
 """Descriptors for all that is no connection."""
 
@@ -48,6 +52,24 @@ class _Timer:
             self._handle = None
 
 
+class _Connection(h11.Connection):
+    """Takes no body for HTTP that comes in a great many small chunks: all that are there are read at once."""
+
+    _chunks = _bytes = 0
+
+    def next_event(self) -> Any:
+        """The next event, as h11 has it."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = self._bytes = 0
+        if isinstance(event, h11.Data):
+            self._chunks += event.chunk_start
+            self._bytes += len(event.data)
+            if crumbled(self._chunks, self._bytes):
+                raise h11.RemoteProtocolError("too many small chunks")
+        return event
+
+
 class BoundedProtocol(H11Protocol):
     """A connection that ends when its client leaves it open without need.
 
@@ -65,6 +87,7 @@ class BoundedProtocol(H11Protocol):
         settings: ServerSettings,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = _Connection(h11.SERVER, HEAD_BYTES)
         self._settings = settings
         self._refused = False
         self._patience = _Timer(self.loop, settings.read_timeout_s, self._give_up)
@@ -104,6 +127,7 @@ class BoundedProtocol(H11Protocol):
         """It has taken some."""
         super().resume_writing()
         self._stall.stop()
+        self._watch()
 
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP gets an answer in the envelope, like everything else; never within another one."""
@@ -121,13 +145,19 @@ class BoundedProtocol(H11Protocol):
             self._patience.stop()
         elif not self.transport.is_closing():
             self._patience.start()
+        if self.transport.is_closing() and self in self.connections:  # when all is sent, if ever
+            self._stall.start()
 
     def _give_up(self) -> None:
         if self.cycle is None and self.conn.trailing_data[0]:
             seconds = f"{self._settings.read_timeout_s:g}"
             self._refuse(RequestTimeout(f"the head of the request was not there within {seconds} s"))
         else:  # nothing was asked, or it has been answered
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._watch()
 
     def _abort(self) -> None:
         self.transport.abort()
@@ -143,7 +173,7 @@ class BoundedProtocol(H11Protocol):
         self._refused = True
         # Closed on bytes that were not read, the system would take the answer back.
         self.transport.write_eof()
-        self.loop.call_later(LINGER_S, self.transport.close)
+        self.loop.call_later(LINGER_S, self._close)
 
 
 def http_config(app: ASGIApp, settings: ServerSettings, **more: Any) -> uvicorn.Config:

@@ -14,6 +14,7 @@ from typing import TypeGuard
 import httpx
 
 from server.addresses import SCHEMES, AddressRefused, check_address
+from server.counting import crumbled
 from server.echo import shown
 from server.errors import BadUrl, FieldTooLarge
 from server.outbound import CheckedTransport
@@ -109,7 +110,11 @@ class RemoteFiles:
         limit, start = self._settings.max_bytes, spool.size
         if _length(response) > limit:
             raise _too_large(field, limit)
+        pieces = 0
         async for piece in response.aiter_raw():
+            pieces += 1
+            if crumbled(pieces, spool.size - start):
+                raise UrlRefused("cannot be fetched: it comes in a great many small pieces")
             if spool.size - start + len(piece) > limit:
                 raise _too_large(field, limit)
             spool.write(piece)

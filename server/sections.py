@@ -29,7 +29,9 @@ class ServerSettings(Section):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     allow_public: bool = Field(
-        False, description="without API keys, listen on an address that other machines can reach all the same"
+        False,
+        description="without API keys, listen on an address that other machines can reach all the same, "
+        "and go by any host name",
     )
     cors_origins: tuple[str, ...] = Field(
         (), description="web origins whose pages may use the server, such as `https://app.example`; `*`: any"

@@ -115,7 +115,7 @@ def test_a_download_outlives_a_delete(client: httpx.Client, served: Served) -> N
     assert address.hostname is not None
     assert address.port is not None
     with socket.create_connection((address.hostname, address.port)) as reader:
-        reader.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        reader.sendall(f"GET {url} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         received = len(reader.recv(1024))
         assert client.delete(url.removesuffix("/content")).status_code == 200
         assert not (served.artifacts / url.split("/")[3]).exists()

@@ -66,5 +66,8 @@ async def serving(
     app = create_app(make_settings(**sections), engine)
     services: Services = app.state.services
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with running(services), httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+    async with (
+        running(services),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
         yield Server(services, engine, client)

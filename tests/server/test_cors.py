@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,93 @@ async def test_types_are_meant(tmp_path: Path) -> None:
         job_id = await server.finish()
         for path in ("/", "/live", "/v1/videos", f"/v1/videos/{job_id}/content", "/nowhere", "/docs"):
             assert (await server.client.get(path)).headers["x-content-type-options"] == "nosniff", path
+
+
+OWN = "http://localhost"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),  # no browser
+        ({"origin": OWN}, 200),
+        ({"origin": OWN, "sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),  # what a user asks for
+        ({"origin": OTHER, "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}, 403),
+        ({"origin": "null", "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": OTHER}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "https://["}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+    ],
+    ids=str,
+)
+async def test_no_page_of_another_origin_sends_anything(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    """Without keys; a form needs nobody's leave to be sent, only the answer to be read."""
+    async with serving(tmp_path) as server:
+        form = {"prompt": (None, "a red circle")}
+        sent = await server.client.post("/v1/videos", files=form, headers=headers)
+        assert sent.status_code == status
+        assert await server.count() == (status == 200)
+        if status == 403:
+            assert sent.json()["error"]["code"] == "page_refused"
+        assert (await server.client.get("/v1/videos", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sections", [{"server": {"cors_origins": [OTHER]}}, {"server": {"cors_origins": ["*"]}}]
+)
+async def test_pages_that_the_operator_names_send_without_a_key(
+    tmp_path: Path, sections: dict[str, object]
+) -> None:
+    """They are no strangers."""
+    async with serving(tmp_path, **sections) as server:
+        headers = {"origin": OTHER, "sec-fetch-site": "cross-site"}
+        assert (await server.post(headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("Reel.Localhost", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8000", 200),
+        ("192.0.2.7:1", 200),
+        ("rebound.example:8000", 403),
+        ("localhost.example", 403),
+        ("127.0.0.1.example", 403),
+        ("[", 403),
+    ],
+)
+async def test_a_name_that_was_made_to_mean_this_machine(tmp_path: Path, host: str, status: int) -> None:
+    """Its page would be of the same origin. Who needs a key, or serves everybody, goes by any name."""
+    asked = {"host": host, "api-key": KEY}
+    async with serving(tmp_path / "closed") as server:
+        answer = await server.client.get("/v1/videos", headers=asked)
+        assert answer.status_code == status
+        if status == 403:
+            assert answer.json()["error"]["code"] == "unknown_host"
+        assert (await server.client.get("/live", headers=asked)).status_code == 200
+    for sections in ({"server": {"allow_public": True}}, {"auth": {"keys": [{"name": "a", "key": KEY}]}}):
+        async with serving(tmp_path / next(iter(sections)), **sections) as server:
+            assert (await server.client.get("/v1/videos", headers=asked)).status_code == 200
+
+
+async def test_the_description_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """No script, and only our own style; it names every route."""
+    async with serving(tmp_path) as server:
+        page = await server.client.get("/docs")
+        paths = (await server.client.get("/openapi.json")).json()["paths"]
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert re.findall(r"<script|(?:src|href)=\"([^\"]*)", page.text) == [
+        "static/playground.css",
+        "openapi.json",
+    ]
+    assert all(path in page.text for path in paths)
 
 
 @pytest.mark.parametrize(

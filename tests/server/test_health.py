@@ -17,7 +17,7 @@ async def ask(path: str, data: Path, **engine: object) -> httpx.Response:
         setattr(app.state.services.engine, name, value)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path)
 
 

@@ -144,7 +144,7 @@ async def test_no_answer_and_no_line_of_the_log_tells_a_path(
         "artifacts": {"dir": data / "videos", "expose_paths": True},
         "fixed_latents": {"dir": data / "noise"},
     }
-    for name in ("sqlalchemy", "asyncio", "httpx", "httpcore", "PIL", "alembic"):
+    for name in ("sqlalchemy", "asyncio", "httpx", "httpcore", "PIL", "alembic", "aiosqlite"):
         caplog.set_level(logging.WARNING, logger=name)  # as `logs.configure` sets them
     with writing(caplog, logging.DEBUG):
         async with serving(data, **folders) as server:

@@ -295,6 +295,7 @@ async def test_exactly_as_many_bytes_as_allowed(internet: Internet, page: bytes)
         (ok(b"x", "Content-Encoding: br, gzip"), "compressed"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", "before the end"),
         (chunked(b"xxx")[:-5], "before the end"),
+        (chunked(*[b"x"] * 2000), "small pieces"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "before the end"),
         (b"", "before the end"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", "before the end"),

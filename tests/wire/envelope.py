@@ -16,7 +16,7 @@ LEAKS = re.compile(
     r"|\b[A-Z]\w*(Error|Exception|Warning)\b"  # a class of it
     rf"|{re.escape(str(ROOT))}|{re.escape(str(Path.home()))}/|/tmp/(pytest|wire)"  # where it lies
 )
-PLAIN_PAGES = ("/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/metrics", "/")
+PLAIN_PAGES = ("/docs", "/openapi.json", "/metrics", "/")
 """Their texts are for people and other programs, and may well contain such words."""
 
 

@@ -57,7 +57,8 @@ REPEATABLE = settings(
 
 @pytest.fixture
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
-    yield make_app(tmp_path_factory.mktemp("wire"))
+    # By any name: schemathesis has one of its own.
+    yield make_app(tmp_path_factory.mktemp("wire"), server={"allow_public": True})
     shutdown_lifespans()
 
 

@@ -17,8 +17,6 @@ OPEN = {"/live", "/health"}
 PAGE = {"/", "/static/playground.css", "/static/playground.js"}
 UNLISTED = {
     "/docs",
-    "/docs/oauth2-redirect",
-    "/redoc",
     "/openapi.json",
     "/nowhere",
     "/v1/chat/completions",

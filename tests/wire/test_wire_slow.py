@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
+from server import http
 from tests.wire.instant import listening, make_app
 
 PATIENCE = 0.4
 MOST = 6
-JSON_HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+JSON_HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 END_S = 20
 """Far beyond what anything here takes: a test that would wait for it has failed."""
 
@@ -73,7 +78,9 @@ def test_a_connection_without_a_request_is_closed(url: str) -> None:
         assert everything(connection) == b""
 
 
-@pytest.mark.parametrize("head", [b"G", JSON_HEAD, b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 1000])
+@pytest.mark.parametrize(
+    "head", [b"G", JSON_HEAD, b"GET /live HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1000]
+)
 def test_half_a_head_is_given_up(url: str, head: bytes) -> None:
     """It has its time, and then a 408."""
     with connected(url) as connection:
@@ -85,7 +92,7 @@ def test_half_a_head_is_given_up(url: str, head: bytes) -> None:
 def test_the_time_is_of_the_whole_head(url: str) -> None:
     """However many bytes keep coming."""
     with connected(url) as connection:
-        drip(connection, b"GET /live HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 5000)
+        drip(connection, b"GET /live HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 5000)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +131,14 @@ def test_a_large_body_has_more_time(url: str) -> None:
 def test_a_body_that_nobody_reads_does_not_keep_the_connection(url: str) -> None:
     """The answer comes at once, and the rest of the body has its time."""
     with connected(url) as connection:
-        connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 404 ")
         drip(connection, b" " * 5000)
 
 
 def test_connections_are_kept_between_requests(url: str) -> None:
     """A client that asks again in time is not cut off."""
-    request = b"GET /live HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with connected(url) as connection:
         for _ in range(5):
             connection.sendall(request)
@@ -151,7 +158,7 @@ def test_too_many_connections(url: str) -> None:
         status, error = refusal(answer)
         assert (status, error["code"]) == (503, "too_many_connections")
         assert b"retry-after: 1" in answer.lower()
-        first.sendall(b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        first.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert everything(first).startswith(b"HTTP/1.1 200 ")
     end = time.monotonic() + END_S
     while httpx.get(f"{url}/live").status_code != 200:
@@ -159,7 +166,7 @@ def test_too_many_connections(url: str) -> None:
 
 
 BODY = b'{"prompt": "x"}'
-SECOND = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+SECOND = b"GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -168,10 +175,10 @@ SECOND = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
         b"hello\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00",  # TLS
         b"GET / HTTP/1.1\r\n\r\n",  # no host
-        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 400_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 400_000 + b"\r\n\r\n",
         JSON_HEAD + b"Content-Length: 15\r\nContent-Length: 3\r\n\r\n" + BODY + SECOND,
         JSON_HEAD + b"Content-Length: -1\r\n\r\n" + BODY + SECOND,
         JSON_HEAD + b"Content-Length: +15\r\n\r\n" + BODY + SECOND,
@@ -197,13 +204,58 @@ def test_what_is_no_http_is_refused_whole(url: str, sent: bytes) -> None:
     assert httpx.get(f"{url}/live").status_code == 200
 
 
-def test_a_length_beside_chunks_has_no_effect(url: str) -> None:
-    """The chunks are the body; the length names no other end of it."""
+def test_a_length_beside_chunks_is_refused(url: str) -> None:
+    """By either of them, what follows would be another request: it is not taken for one."""
     body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    head = JSON_HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connected(url) as connection:
-        connection.sendall(
-            JSON_HEAD + b"Connection: close\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + body
-        )
-        answer = everything(connection)
-    assert answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 400 "))
-    assert answer.count(b"HTTP/1.1 ") == 1
+        connection.sendall(head + body + SECOND)
+        status, error = refusal(everything(connection))
+    assert (status, error["code"]) == (400, "invalid_http")
+
+
+def test_a_body_of_crumbs_is_refused(url: str) -> None:
+    """A chunk costs as much work as a packet does, and thousands of them are read at once."""
+    head = JSON_HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connected(url) as connection:
+        connection.sendall(head + b"1\r\n \r\n" * 20_000 + b"0\r\n\r\n")
+        status, error = refusal(everything(connection))
+    assert (status, error["code"]) == (400, "invalid_http")
+    with connected(url) as connection:
+        text = json.dumps({"prompt": "x", "user": "y" * 200_000}).encode()
+        chunks = [text[start : start + 100] for start in range(0, len(text), 100)]
+        connection.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in [*chunks, b""]))
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+class NoRoom(http.BoundedProtocol):
+    """A connection of a system that takes next to nothing of an answer."""
+
+    lost = threading.Event()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.lost.set()
+
+
+@pytest.mark.parametrize("last", [b"close", b"keep-alive"])
+@pytest.mark.parametrize("size", [60_000, 600_000], ids=["waits to be closed", "is being sent"])
+def test_who_takes_nothing_of_an_answer_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, last: bytes
+) -> None:
+    """Whether the application still sends it, or only the last of it waits for the client."""
+    monkeypatch.setattr(http, "STALL_S", PATIENCE)
+    monkeypatch.setattr(http, "BoundedProtocol", NoRoom)
+    NoRoom.lost.clear()
+    app = make_app(tmp_path, server={"read_timeout_s": PATIENCE})
+    app.add_api_route("/large", lambda: PlainTextResponse("x" * size))
+    with listening(app) as address, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = address.removeprefix("http://").split(":")
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n\r\n" % last)
+        assert NoRoom.lost.wait(END_S), "it is still connected"
