@@ -28,6 +28,9 @@ class BrowserMiddleware:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
+        self._names = {"localhost", settings.host.lower(), *settings.hosts}
+        # Without keys and `allow_public`, it listens on loopback only.
+        self._any_name = settings.allow_public and not settings.hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -40,11 +43,10 @@ class BrowserMiddleware:
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
-        # Without keys and `allow_public`, it listens on loopback only.
-        if not (self._settings.allow_public or scope["path"] in OPEN_PATHS or self._is_ours(host)):
+        if not (self._any_name or scope["path"] in OPEN_PATHS or self._is_ours(host)):
             raise PageRefused(
                 f"Host: {shown(host)} is no name of this server: without API keys it goes by addresses, "
-                "localhost and server.host; give auth.keys, or set server.allow_public",
+                "localhost, server.host and server.hosts",
                 code="unknown_host",
             )
         if scope["method"] not in READS and self._is_foreign(headers, host):
@@ -57,7 +59,7 @@ class BrowserMiddleware:
         """An address means no other machine, whoever resolves it."""
         try:
             name = (urlsplit(f"//{host}").hostname or "localhost").removesuffix(".")
-            if name == "localhost" or name.endswith(".localhost") or name == self._settings.host.lower():
+            if name in self._names or name.endswith(".localhost"):
                 return True
             ip_address(name)
         except ValueError:

@@ -31,7 +31,12 @@ class ServerSettings(Section):
     allow_public: bool = Field(
         False,
         description="without API keys, listen on an address that other machines can reach all the same, "
-        "and go by any host name",
+        "and go by any host name unless there are `server.hosts`",
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="without API keys, host names that requests may be for, beside addresses, `localhost` "
+        "and `server.host`",
     )
     cors_origins: tuple[str, ...] = Field(
         (), description="web origins whose pages may use the server, such as `https://app.example`; `*`: any"
@@ -59,6 +64,14 @@ class ServerSettings(Section):
         ge=0,
         description="how long running jobs may finish after SIGTERM (`queue.on_restart` says what then)",
     )
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if _HOST.fullmatch(host) is None or "*" in host:
+                raise ValueError(f"{host!r} must be a host's name in small ASCII letters, without a port")
+        return hosts
 
     @field_validator("cors_origins")
     @classmethod

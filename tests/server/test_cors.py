@@ -126,6 +126,10 @@ async def test_a_name_that_was_made_to_mean_this_machine(tmp_path: Path, host: s
         if status == 403:
             assert answer.json()["error"]["code"] == "unknown_host"
         assert (await server.client.get("/live", headers=asked)).status_code == 200
+    named = {"server": {"allow_public": True, "hosts": ["reel.example"]}}
+    async with serving(tmp_path / "named", **named) as server:
+        assert (await server.client.get("/v1/videos", headers=asked)).status_code == status
+        assert (await server.client.get("/v1/videos", headers={"host": "reel.example:80"})).status_code == 200
     for sections in ({"server": {"allow_public": True}}, {"auth": {"keys": [{"name": "a", "key": KEY}]}}):
         async with serving(tmp_path / next(iter(sections)), **sections) as server:
             assert (await server.client.get("/v1/videos", headers=asked)).status_code == 200
