@@ -154,7 +154,8 @@ class Dispatcher:
         live.cancelled = live.cancelled or error
         if self.roster.queue.remove(job_id):
             await live.stored.wait()
-            self._background.spawn(self._runner.fail(live, live.cancelled))
+            # A stop may be about to do the same.
+            self._background.spawn(self._runner.fail(live, live.cancelled, again=True))
         else:
             await self._engine.cancel(job_id)
         await self._ended(live)
@@ -244,11 +245,11 @@ class Dispatcher:
         waiting = self.roster.queue.remove(live.job.id)
         try:
             if live.cancelled is not None:
-                await self._runner.fail(live, live.cancelled)
+                await self._runner.fail(live, live.cancelled, again=True)
             elif live.job.waits:
-                await self._runner.fail(live, UNWANTED)
+                await self._runner.fail(live, UNWANTED, again=True)
             elif live.job.status is JobStatus.IN_PROGRESS and self._settings.on_restart == "fail":
-                await self._runner.fail(live, UNFINISHED)
+                await self._runner.fail(live, UNFINISHED, again=True)
             elif not waiting:
                 await self._ledger.put_back(live, counts=False)
         except (IllegalMove, NotFound, StoreUnavailable):

@@ -117,8 +117,10 @@ class Ledger:
         self.journal.completed(live.job)
         self.pace.note(event.timings["generation"])
 
-    async def fail(self, live: LiveJob, error: JobError) -> None:
+    async def fail(self, live: LiveJob, error: JobError, *, again: bool = False) -> None:
         """It ended without a result; nothing of it stays but its record.
+
+        `again`: what wrote down an end of it may have been cut off half-way; then that one counts.
 
         Raises:
             StoreUnavailable, OSError, DBAPIError: it cannot be written, and the ledger is not `patient`.
@@ -127,6 +129,7 @@ class Ledger:
             live.job = await self._move(
                 live,
                 JobStatus.FAILED,
+                again=again,
                 completed_us=_now_us(),
                 error=error,
                 progress=live.progress.percent,
@@ -134,7 +137,8 @@ class Ledger:
             await asyncio.to_thread(self.remove_files, live.job.id)
             self.journal.failed(live.job)
         except (IllegalMove, NotFound):
-            logger.exception("job had no state to fail from", extra={"job_id": live.job.id})
+            if not again:
+                logger.exception("job had no state to fail from", extra={"job_id": live.job.id})
 
     async def delete(self, job_id: str) -> None:
         """Forget a job and its files.
@@ -158,11 +162,11 @@ class Ledger:
         self.artifacts.remove(job_id)
         self._uploads.remove(job_id)
 
-    async def _move(self, live: LiveJob, status: JobStatus, **changes: Any) -> Job:
+    async def _move(self, live: LiveJob, status: JobStatus, *, again: bool = False, **changes: Any) -> Job:
         """As the store does it, and while the database takes nothing, again and again: a job that has ended
         is not lost, and its files stand meanwhile.
         """
-        attempts = count()
+        attempts = count(int(again))
 
         def move() -> Coroutine[Any, Any, Job]:
             return self.store.move(live.job.id, status, again=next(attempts) > 0, **changes)

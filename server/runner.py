@@ -59,12 +59,14 @@ class Runner:
         await self.stop_handing_out()
         await self._jobs.stop()
 
-    async def fail(self, live: LiveJob, error: JobError) -> None:
-        """Write down that the job ended without a result, and let go of it."""
+    async def fail(self, live: LiveJob, error: JobError, *, again: bool = False) -> None:
+        """Write down that the job ended without a result, and let go of it; `again` as in `Ledger.fail`."""
         try:
-            await self._ledger.fail(live, error)
-        finally:
+            await self._ledger.fail(live, error, again=again)
+        except Exception:
             self._roster.forget(live)
+            raise
+        self._roster.forget(live)  # not when the server stops: that sees to what was cut off here
 
     async def _hand_out(self) -> None:
         while True:

@@ -57,9 +57,11 @@ async def list_videos(
     order: Annotated[Literal["asc", "desc"], Query(description="by time of creation")] = "desc",
 ) -> VideoList:
     """The jobs of this API key's owner, by time of creation."""
-    lives = services.dispatcher.roster.lives()
+    roster = services.dispatcher.roster
+    lives = roster.lives()
     jobs, more = await services.store.page(owner, after=after, limit=limit, order=order)
-    data = [to_video(job, lives.get(job.id), services.dispatcher) for job in jobs]
+    # Those that have ended meanwhile, and those that have come.
+    data = [to_video(job, lives.get(job.id) or roster.live(job.id), services.dispatcher) for job in jobs]
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     return VideoList(data=data, first_id=first, last_id=last, has_more=more)
 

@@ -45,6 +45,30 @@ async def test_a_cancel_that_a_stop_overtakes(bench: Bench, begun: bool) -> None
     assert (await bench.store.get(first.id)).status is JobStatus.QUEUED
 
 
+async def test_a_stop_as_the_end_of_a_job_is_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The database has it, and nobody was told so: it counts, and the job's files go."""
+    job, move, written = new_job(), bench.store.move, asyncio.Event()
+    await bench.dispatcher.submit(job)
+    await bench.status(job, JobStatus.IN_PROGRESS)
+
+    async def cut_off(*arguments: Any, **changes: Any) -> Job:
+        await move(*arguments, **changes)
+        written.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.store, "move", cut_off)
+        bench.dispatcher.abandon_soon(job.id)
+        await written.wait()
+    await bench.dispatcher.stop()
+    assert error_code(await bench.store.get(job.id)) == "cancelled"
+    assert bench.artifacts.ids() == []
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def _first(bench: Bench) -> str:
     await bench.begun(1)
     return bench.engine.begun[0]
