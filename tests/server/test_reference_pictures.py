@@ -219,6 +219,13 @@ BAD: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.parametrize("kind", [b"zTXt", b"iCCP"])
+async def test_a_large_note_does_not_cost_the_picture(kind: bytes, target: Path) -> None:
+    """Large beyond what Pillow takes by itself; bombs are larger."""
+    note = chunk(kind, b"x\0\0" + zlib.compress(bytes(5_000_000)))
+    assert (await stored(png((1, 1), 8, 0, zeros(1, 1), note), target)).size == (1, 1)
+
+
 @pytest.mark.parametrize("name", sorted(BAD))
 async def test_what_is_no_picture_is_refused(name: str, target: Path) -> None:
     """With the code that clients know, and the formats that are taken; formats with a past are not."""
