@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,9 @@ from sqlalchemy import Connection, Engine, event
 
 BUSY_S = 10
 """How long a writer waits for one of another process."""
+
+# Below this it writes the values of each statement: prompts.
+logging.getLogger("aiosqlite").setLevel(logging.WARNING)
 
 WRITES = "reelserve_writes"
 """Execution option of a connection whose transactions write."""

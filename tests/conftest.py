@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-import torch
 
 from tests import postgres
 
@@ -25,9 +24,15 @@ def _on_path(*programs: str) -> bool:
     return any(shutil.which(program) is not None for program in programs)
 
 
+def _has_gpu() -> bool:
+    import torch  # seconds, for those tests alone that ask
+
+    return torch.cuda.is_available()
+
+
 CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
-        "gpu": torch.cuda.is_available,
+        "gpu": _has_gpu,
         "postgres": postgres.available,
         "ray": lambda: importlib.util.find_spec("ray") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),

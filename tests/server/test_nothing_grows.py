@@ -11,7 +11,7 @@ from typing import Any
 from server.services import Services
 from tests.server.running import Server, serving
 
-WARM, MORE = 60, 240
+WARM, MORE = 60, 120
 OBJECTS_A_JOB = 0.5
 """More than caches that fill up, and fewer than any leak: one kept object a job is 1."""
 BOUNDED = "weakref.ReferenceType"
