@@ -23,8 +23,17 @@ class Device:
         """With the card's name: `cuda:0 (NVIDIA H200)`."""
         return f"{self.name} ({torch.cuda.get_device_name(self.name)})" if self._is_cuda else self.name
 
+    def settle(self) -> None:
+        """Return when it has done all that it was given so far.
+
+        Raises:
+            RuntimeError: an error of what it was given.
+        """
+        if self._is_cuda:
+            torch.cuda.synchronize(self.name)
+
     def log_peak(self, job_id: str) -> None:
-        """Log the most memory that was in use since the last call. Does not wait for the device."""
+        """Log the most memory that was in use since the last call."""
         if self._is_cuda:
             peak = torch.cuda.max_memory_allocated(self.name)
             torch.cuda.reset_peak_memory_stats(self.name)
@@ -37,6 +46,6 @@ class Device:
             RuntimeError: the device answers with errors only.
         """
         gc.collect()
+        self.settle()
         if self._is_cuda:
-            torch.cuda.synchronize(self.name)
             torch.cuda.empty_cache()

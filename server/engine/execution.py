@@ -33,8 +33,11 @@ logger = logging.getLogger("reelserve.worker")
 class Control:
     """`pipelines.base.Control` of one task; keeps the time of each stage. Cancelled from another thread."""
 
-    def __init__(self, report: Callable[[Stage, int, int, float], None]) -> None:
+    def __init__(
+        self, report: Callable[[Stage, int, int, float], None], settle: Callable[[], object]
+    ) -> None:
         self._report = report
+        self._settle = settle
         self._cancelled = threading.Event()
         self._stage: Stage | None = None
         self._since = time.monotonic()
@@ -58,7 +61,14 @@ class Control:
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
 
-    def _clock(self, stage: Stage) -> None:
+    def end(self) -> None:
+        """The device has done all that it was given, and the last stage is over."""
+        self._clock(None)
+
+    def _clock(self, stage: Stage | None) -> None:
+        if stage != self._stage:
+            # A GPU is behind those who give it work: without this its time would count for the next stage.
+            self._settle()
         now = time.monotonic()
         if self._stage is not None:
             self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._since
@@ -69,7 +79,8 @@ class Execution:
     """Runs a task on a pipeline. `send` gets its events, the last one Finished or Failed, from any thread.
 
     `ended` is called with the job's id just before the last event, and `lose_device` before it if an error
-    has made the device unusable; that answers whether another job had found out before.
+    has made the device unusable; that answers whether another job had found out before. `settle` waits until
+    the device has done all that it was given.
     """
 
     def __init__(
@@ -78,6 +89,7 @@ class Execution:
         send: Callable[[JobEvent], None],
         ended: Callable[[str], object],
         lose_device: Callable[[], bool],
+        settle: Callable[[], object],
     ) -> None:
         self.task = task
         self.begun = False
@@ -91,7 +103,9 @@ class Execution:
         self._unfinished = len(task.outputs)
         self._lock = threading.Lock()
         self._generation = 0.0
-        self._control = Control(self._progress)
+        self._lag = 0.0
+        """How long the device worked after it had been given the last of it."""
+        self._control = Control(self._progress, settle)
 
     def cancel(self) -> None:
         """Stop at the next step or chunk; what is being encoded stops now."""
@@ -110,6 +124,10 @@ class Execution:
             self._control.check()
             self._send(Started(self.task.job_id, idle_s))
             self._generate(pipeline)
+            given = time.monotonic()
+            # Before the next task: an error of this one's kernels that came to light there would be its own.
+            self._control.end()
+            self._lag = time.monotonic() - given
             self._generation = time.monotonic() - started
             logger.info("job has left the device", extra={"seconds": round(self._generation, 4)})
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends this job and no other
@@ -167,7 +185,7 @@ class Execution:
     def _timings(self, artifacts: tuple[Artifact, ...]) -> Mapping[str, float]:
         """Seconds; `encode` is what encoding added: the waits for it, and the last tail."""
         waits = sum(artifact.blocked_seconds for artifact in artifacts)
-        encode = waits + max(artifact.tail_seconds for artifact in artifacts)
+        encode = waits + max(max(artifact.tail_seconds for artifact in artifacts) - self._lag, 0.0)
         seconds = self._control.seconds
         return {
             "generation": self._generation,

@@ -51,6 +51,7 @@ class Service:
         """Tasks that have not begun; None wakes whoever waits for one."""
         self._running: dict[str, Execution] = {}
         self._lost = threading.Event()
+        self._device: Device | None = None
 
     def serve(self) -> None:
         """Load the models, say so, and run tasks until the device is lost or the server is gone."""
@@ -59,7 +60,7 @@ class Service:
         _start_thread("commands", self._read)
         _start_thread("heartbeats", self._beat)
         try:
-            device = Device(setup.device)
+            device = self._device = Device(setup.device)
             pipelines = {config.id: load(config, device.name) for config in setup.models}
             capabilities = _capabilities(device, pipelines)
         except Exception as error:  # noqa: BLE001 - the server is told, and decides
@@ -143,7 +144,8 @@ class Service:
     def _handle(self, command: Command) -> None:
         match command:
             case Run(task):
-                execution = Execution(task, self.send, self._running.pop, self._lose)
+                assert self._device is not None  # no task comes before `Ready`
+                execution = Execution(task, self.send, self._running.pop, self._lose, self._device.settle)
                 self._running[task.job_id] = execution
                 self._waiting.put(execution)
             case Cancel(job_id):

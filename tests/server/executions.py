@@ -58,8 +58,13 @@ class Run:
         self.events: list[JobEvent] = []
         self.ended = threading.Event()
         self.forgotten: list[str] = []
+        self.behind: Callable[[], None] = lambda: None
+        """What the device has still to do whenever it is waited for."""
         self.task = EngineTask("job", params, outputs)
-        self.execution = Execution(self.task, self._send, self.forgotten.append, lambda: False)
+        self.execution = Execution(self.task, self._send, self.forgotten.append, lambda: False, self.settle)
+
+    def settle(self) -> None:
+        self.behind()
 
     def _send(self, event: JobEvent) -> None:
         self.events.append(event)

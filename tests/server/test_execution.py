@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import encoding.part
 from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
-from server.engine.base import DeviceFree, Failed, Finished, Fragment, Started
+from server.engine.base import DeviceFree, Failed, Finished, Fragment, Progress, Started
 from tests.server.executions import FRAMES, Clip, Run
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -36,6 +37,39 @@ def test_a_task_that_succeeds(tmp_path: Path) -> None:
     assert last.artifacts[0].num_frames == FRAMES
     assert set(last.timings) == {"generation", "denoise", "decode", "encode"}
     assert run.forgotten == ["job"]
+
+
+def test_the_time_of_a_device_that_is_behind(tmp_path: Path) -> None:
+    """It counts for the stage that gave it the work, not for the encoder; the next task comes after it."""
+    run, seen = Run(tmp_path), []
+
+    def behind() -> None:
+        seen.append(run.kinds())
+        time.sleep(0.1)
+
+    run.behind = behind
+    last = run(Clip())
+    assert isinstance(last, Finished)
+    assert seen == [[Started]] * 3  # before the first stage, between two, and at the end
+    assert last.timings["denoise"] >= 0.1
+    assert last.timings["decode"] >= 0.1
+    assert last.timings["generation"] >= 0.3
+    assert last.timings["encode"] <= last.timings["generation"] - 0.2
+
+
+def test_an_error_that_the_device_tells_late(tmp_path: Path) -> None:
+    """It is an error of the task that gave the work, which leaves no file."""
+    run = Run(tmp_path)
+
+    def behind() -> None:
+        if any(isinstance(event, Progress) and event.stage == "decode" for event in run.events):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    run.behind = behind
+    last = run(Clip())
+    assert isinstance(last, Failed)
+    assert last.code == "worker_crashed"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_outputs_are_two_files(tmp_path: Path) -> None:
