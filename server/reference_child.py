@@ -41,9 +41,7 @@ FULL_SCALE_16 = [round(level / 257) for level in range(65536)]
 
 
 Image.MAX_IMAGE_PIXELS = None  # our own bound replaces Pillow's, which warns before it refuses
-PngImagePlugin.MAX_TEXT_CHUNK = (
-    16 * 2**20
-)  # printers' profiles and workflows of image tools have more than one
+PngImagePlugin.MAX_TEXT_CHUNK = 16 * 2**20  # printers' profiles have more than the one that Pillow takes
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # each thread would take its arena out of our address space
 
 

@@ -157,7 +157,7 @@ class LocalWorker:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr,  # standard output is the server's own: one line when it is ready
                 pass_fds=(theirs.fileno(),),
-                env=WORKER_DEFAULTS | os.environ | logs.for_children(),
+                env=worker_environment(),
             )
         self._socket = ours
         self._connection = Connection(os.dup(ours.fileno()))  # it closes its own
@@ -294,3 +294,9 @@ def _how(status: int | None) -> str:
             return f"was killed by {signal.Signals(-status).name}"
         return f"was killed by signal {-status}"
     return f"ended with status {status}"
+
+
+def worker_environment() -> dict[str, str]:
+    """Ours without our own settings: a worker is told its part of them, and the others may be secret."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("REELSERVE_")}
+    return {**WORKER_DEFAULTS, **others, **logs.for_children()}

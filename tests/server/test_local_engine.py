@@ -8,9 +8,12 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from encoding.base import OutputSpec
 from server.engine.base import EngineTask, Failed, Finished, JobEvent
 from server.engine.local import LocalEngine
+from server.engine.local_worker import worker_environment
 from server.sections import EngineSettings
 from server.settings import default_config, load
 from tests.server.scripted import resolved
@@ -94,3 +97,12 @@ async def test_tasks_follow_each_other(tmp_path: Path) -> None:
             last = (await events_of(engine, task_in(tmp_path, f"job{number}")))[-1]
             assert isinstance(last, Finished)
             assert [artifact.path.stem for artifact in last.artifacts] == [f"job{number}"]
+
+
+def test_a_worker_learns_no_setting_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """API keys, secrets of webhooks and the database's password may be in the server's environment."""
+    monkeypatch.setenv("REELSERVE_AUTH__KEYS", '[{"name": "a", "key": "a-key-of-sixteen"}]')
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    told = worker_environment()
+    assert not any("a-key-of-sixteen" in value for value in told.values())
+    assert told["CUDA_VISIBLE_DEVICES"] == "1"
