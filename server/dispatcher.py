@@ -145,11 +145,14 @@ class Dispatcher:
         Raises:
             NotFound: there is none.
             IllegalMove: it had already ended.
+            NotReady: the server is stopping, and has left it to the next one.
             StorageUnavailable: its end cannot be written now; it will be as soon as that works.
         """
         live = self.roster.live(job_id)
         if live is None:
             job = await self._ledger.store.get(job_id)
+            if not job.status.final:  # let go of already, for the next server
+                raise NotReady("the server is stopping", STOPPING_RETRY_S)
             raise IllegalMove(f"video {job_id} is {job.status} and cannot be cancelled any more")
         live.cancelled = live.cancelled or error
         if self.roster.queue.remove(job_id):
@@ -170,7 +173,7 @@ class Dispatcher:
         Raises:
             StorageUnavailable: as `cancel` does.
         """
-        with contextlib.suppress(IllegalMove, NotFound):
+        with contextlib.suppress(IllegalMove, NotFound, NotReady):
             await self.cancel(job_id, error)
 
     def abandon_soon(self, job_id: str, error: JobError = CANCELLED) -> None:
@@ -191,8 +194,8 @@ class Dispatcher:
         """
         try:
             await self.cancel(job_id)
-        except IllegalMove:
-            logger.debug("job had ended before its deletion", extra={"job_id": job_id})
+        except (IllegalMove, NotReady):
+            logger.debug("job does not run at its deletion", extra={"job_id": job_id})
         await self._ledger.delete(job_id)
 
     async def _ended(self, live: LiveJob) -> None:

@@ -12,6 +12,7 @@ from server.answers import VideoEvent
 from server.auth.middleware import OwnerDep
 from server.errors import NotFound
 from server.jobs import Job
+from server.live import LiveJob
 from server.openapi import error_answers
 from server.services import Services, ServicesDep
 from server.video import look, to_event
@@ -37,20 +38,21 @@ async def get_events(
     last: VideoEvent | None = None
     while True:
         change = services.dispatcher.roster.changes.next()
-        event = await _look(job, services)
+        event, live = await _look(job, services)
         if event is None:
             yield ServerSentEvent(data={"id": job.id}, event="deleted")
             return
         if event != last:
             yield ServerSentEvent(data=event, event=event.name)
-        if event.ended:
+        if event.ended or live is None:  # left to the next server: nothing more will be heard of it here
             return
         last = event
         await change.wait()
 
 
-async def _look(job: Job, services: Services) -> VideoEvent | None:
+async def _look(job: Job, services: Services) -> tuple[VideoEvent | None, LiveJob | None]:
     try:
-        return to_event(*await look(job.id, job.owner, services))
+        video, live = await look(job.id, job.owner, services)
     except NotFound:
-        return None
+        return None, None
+    return to_event(video, live), live

@@ -40,3 +40,16 @@ async def test_events_of_two_listeners(tmp_path: Path) -> None:
         text = (await second).text
     assert '"step":2,"steps":4' in text
     assert text.rstrip().splitlines()[-2] == "event: completed"
+
+
+async def test_a_stream_ends_when_its_job_is_left_to_the_next_server(tmp_path: Path) -> None:
+    """The job is queued, and nothing more will happen to it here: no listener holds up the stop."""
+    async with serving(tmp_path) as server:
+        await server.post()
+        await server.begun()
+        queued = (await server.post()).json()["id"]
+        reading = asyncio.create_task(server.client.get(f"/v1/videos/{queued}/events"))
+        await asyncio.sleep(0.05)
+        await server.services.dispatcher.stop()
+        text = (await asyncio.wait_for(reading, 5)).text
+    assert text.rstrip().splitlines()[-1].count('"status":"queued"') == 1

@@ -13,7 +13,7 @@ import pytest
 
 from server.engine.base import EngineTask, Failed
 from server.engine.local import LocalEngine
-from server.errors import StoreUnavailable
+from server.errors import NotReady, StoreUnavailable
 from server.jobs import Job, JobStatus
 from server.sections import EngineSettings
 from tests.server.bench import Bench, dispatching
@@ -67,6 +67,18 @@ async def test_a_stop_as_the_end_of_a_job_is_written(
     assert error_code(await bench.store.get(job.id)) == "cancelled"
     assert bench.artifacts.ids() == []
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_job_that_was_left_to_the_next_server(bench: Bench) -> None:
+    """While the last answers are sent it is queued: it cannot be cancelled now, and can be deleted."""
+    first, job = new_job(), new_job()
+    for made in (first, job):
+        await bench.dispatcher.submit(made)
+    await bench.dispatcher.stop()
+    with pytest.raises(NotReady, match="stopping"):
+        await bench.dispatcher.cancel(job.id)
+    await bench.dispatcher.delete(job.id)
+    assert await bench.store.ids() == {first.id}
 
 
 async def _first(bench: Bench) -> str:
