@@ -34,7 +34,7 @@ def watched(client: httpx.Client, video_id: str) -> list[tuple[str, dict[str, An
 
 def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     """Steps and chunks as they are done, progress that never falls, and the end as the last event."""
-    created = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 20}).json()
+    created = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 150}).json()
     events = watched(client, created["id"])
     assert [name for name, _ in events[:-1]] == ["progress"] * (len(events) - 1)
     assert events[-1][0] == "completed"
@@ -43,7 +43,7 @@ def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     assert all(before <= after for before, after in itertools.pairwise(told))
     steps = [(event["step"], event["steps"]) for _, event in events if event["stage"] == "denoise"]
     assert len(steps) > 5
-    assert {count for _, count in steps} == {20}
+    assert {count for _, count in steps} == {150}
 
 
 def test_events_of_an_ended_job(client: httpx.Client) -> None:
