@@ -1,6 +1,7 @@
 """Speed, size and fidelity of encoder settings over three contents: what the defaults were chosen from.
 
 Usage: python benchmarks/codec_defaults.py mp4 preset=veryfast,crf=18 preset=superfast,crf=18,threads=4 …
+       (with codec=libx265 among the options: by that encoder)
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from encoding.mp4 import VideoWriter
 HEIGHT, WIDTH, FRAMES = 480, 832, 65
 
 
-def measure(name: str, options: dict[str, str], clip: torch.Tensor) -> tuple[float, int, float]:
+def measure(
+    name: str, options: dict[str, str], clip: torch.Tensor, codec: str | None = None
+) -> tuple[float, int, float]:
     """Frames encoded per second from planes, bytes of the file, PSNR in dB of its RGB against the clip's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"clip.{name}"
-        spec = OutputSpec(path, name, WIDTH, HEIGHT, FRAMES, Fraction(16), options)
+        spec = OutputSpec(path, name, WIDTH, HEIGHT, FRAMES, Fraction(16), options, codec=codec)
         planes = pack(clip, YUV420P)[:-1].view(FRAMES, -1)
         with path.open("w+b") as file:
             writer = VideoWriter(spec, file, {})
@@ -57,7 +60,7 @@ def main(name: str, settings: list[str]) -> None:
     for content, clip in contents(HEIGHT, WIDTH, FRAMES).items():
         for setting in settings:
             options = dict(pair.split("=", 1) for pair in setting.split(",")) if setting else {}
-            rate, size, fidelity = measure(name, options, clip)
+            rate, size, fidelity = measure(name, options, clip, options.pop("codec", None))
             print(
                 f"{content:7} {setting:45} {rate:7.1f} fps {size / 1e6:8.3f} MB {fidelity:6.2f} dB",
                 flush=True,

@@ -30,6 +30,8 @@ class OutputSpec:
     """FFmpeg's options for the encoder, resolved by `encoding.options.resolve`; empty: the codec's own."""
     max_pending_bytes: int = 256 * 2**20
     """Frames that wait for the encoder, in bytes; a writer that is further ahead blocks."""
+    codec: str | None = None
+    """FFmpeg's name of the video encoder, one of the format's; None: the format's default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ def find_encoder(name: str) -> av.Codec:
         raise translate(error, f"encoder {name}") from error
 
 
-def check_video(spec: OutputSpec) -> None:
-    """Raise InvalidSpec for what 4:2:0 video of any codec cannot hold."""
+def check_video(spec: OutputSpec, codec: str) -> None:
+    """Raise InvalidSpec for what 4:2:0 video of `codec` cannot hold."""
+    low = CODECS[codec].min_side
     for field, side in (("width", spec.width), ("height", spec.height)):
-        if not 2 <= side <= _MAX_SIDE or side % 2:
-            raise InvalidSpec(
-                field, f"{field}: {side} given, an even number from 2 to {_MAX_SIDE} is allowed"
-            )
+        if not low <= side <= _MAX_SIDE or side % 2:
+            allowed = f"an even number from {low} to {_MAX_SIDE} is allowed with {codec}"
+            raise InvalidSpec(field, f"{field}: {side} given, {allowed}")
     if spec.num_frames < 1:
         raise InvalidSpec("num_frames", f"num_frames: {spec.num_frames} given, 1 or more is allowed")
     if spec.fps <= 0 or max(spec.fps.numerator, spec.fps.denominator) > _MAX_TERM:
@@ -66,7 +66,10 @@ def _configure(context: VideoCodecContext, spec: OutputSpec) -> None:
     context.color_primaries = context.color_trc = context.colorspace = _BT709
     # Slices, not frames, side by side: frames in flight would hold up an abort, and delay a live stream.
     context.thread_type = ThreadType.SLICE
-    context.options = {**CODECS[context.name].always, **spec.codec_options}
+    codec = CODECS[context.name]
+    if codec.tag is not None:
+        context.codec_tag = codec.tag
+    context.options = {**codec.always, **spec.codec_options}
 
 
 def _asked(spec: OutputSpec) -> str:

@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 _FRAGMENTED = "frag_custom+default_base_moof+skip_trailer"
 _HEADER_FLAGS = f"{_FRAGMENTED}+delay_moov"
+_AV1_PICTURE = b"\x2a\x01\x00"  # metadata: the muxer drops units that are less
+_NAL_PICTURE = b"\0\0\0\1\x65"
 _FRAGMENT_FLAGS = f"{_FRAGMENTED}+empty_moov+frag_discont"
 
 
@@ -105,7 +107,9 @@ class LiveStream:
 
     def _header(self) -> bytes:
         """`ftyp` and `moov`, with the edit list that a first sample makes necessary."""
-        first = _Sample(b"\0\0\0\1\x65", 0, -self._delay, is_keyframe=True)
+        assert self._template is not None, "an abandoned stream has no header"
+        av1 = self._template.codec_context.codec.canonical_name == "av1"
+        first = _Sample(_AV1_PICTURE if av1 else _NAL_PICTURE, 0, -self._delay, is_keyframe=True)
         data = self._mux([first], {"movflags": _HEADER_FLAGS})
         return data[: _offset(data, b"moof")]
 
@@ -127,7 +131,9 @@ class LiveStream:
 
     def _add_stream(self, container: OutputContainer) -> Stream:
         assert self._template is not None, "a stream that was abandoned makes no fragments"
-        return container.add_stream_from_template(self._template)
+        stream = container.add_stream_from_template(self._template)
+        stream.codec_context.codec_tag = self._template.codec_context.codec_tag
+        return stream
 
     def _packet(self, sample: _Sample, stream: Stream) -> av.Packet[Stream]:
         packet = av.Packet(sample.data) if sample.data else av.Packet()

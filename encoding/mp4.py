@@ -1,4 +1,4 @@
-"""Video files, encoded chunk by chunk: MP4 with H.264 and WebM with VP9."""
+"""Video files, encoded chunk by chunk: MP4 with H.264, HEVC or AV1, and WebM with VP9."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from av.video.stream import VideoStream
 from encoding.base import OutputSpec
 from encoding.encoder import check_video, find_encoder, open_encoder
 from encoding.errors import EncodingError
-from encoding.formats import FORMATS
+from encoding.formats import codec_of
 from encoding.frames import YUV420P, yuv420_planes
 from encoding.live import LiveStream
 from encoding.session import Session, start
@@ -32,19 +32,19 @@ _REPEATABLE = {"fflags": "bitexact"}
 
 
 def open_mp4(spec: OutputSpec, live: Live | None = None) -> Session:
-    """An H.264 file with its index in front; with `live`, the same packets also as a fragmented stream.
+    """An MP4 file with its index in front; with `live`, the same packets also as a fragmented stream.
 
     Raises:
         EncodingError: what the encoder or the folder refuses.
     """
-    check_video(spec)
+    check_video(spec, cast(str, codec_of(spec)))
     options = _mp4_options(spec)
     return start(spec, lambda file: VideoWriter(spec, file, options, live))
 
 
 def open_webm(spec: OutputSpec, live: Live | None = None) -> Session:
     """A VP9 file. `live` has no use here: `formats.open_sink` refuses it."""
-    check_video(spec)
+    check_video(spec, cast(str, codec_of(spec)))
     return start(spec, lambda file: VideoWriter(spec, file, {}))
 
 
@@ -68,7 +68,7 @@ class VideoWriter:
     def __init__(
         self, spec: OutputSpec, file: BinaryIO, options: dict[str, str], live: Live | None = None
     ) -> None:
-        codec = find_encoder(cast(str, FORMATS[spec.format].codec))
+        codec = find_encoder(cast(str, codec_of(spec)))
         container = av.open(
             file, "w", format=spec.format, container_options=options | _REPEATABLE, buffer_size=_BUFFER_BYTES
         )

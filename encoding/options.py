@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from encoding.choices import Choice, Number
 from encoding.errors import InvalidOption
-
-_DECIMAL = re.compile(r"[0-9]{1,10}(\.[0-9]{1,6})?")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """An option that is one of some words."""
-
-    ffmpeg: str
-    """FFmpeg's name of it."""
-    words: tuple[str, ...]
-
-    @property
-    def allowed(self) -> str:
-        return f"one of {', '.join(self.words)}"
-
-    def read(self, value: object) -> str | None:
-        """The value for FFmpeg; None if it is not allowed."""
-        return value if isinstance(value, str) and value in self.words else None
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """An option that is a number, also as decimal text, from `low` to `high`."""
-
-    ffmpeg: str
-    low: int
-    high: int
-    whole: bool = True
-    unit: str = ""
-
-    @property
-    def allowed(self) -> str:
-        return f"{'a whole number' if self.whole else 'a number'} from {self.low} to {self.high}{self.unit}"
-
-    def read(self, value: object) -> str | None:
-        """The value for FFmpeg; None if it is not allowed."""
-        number = _number(value)
-        if number is None or not self.low <= number <= self.high:
-            return None
-        if number == int(number):
-            return str(int(number))
-        return None if self.whole else str(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,66 +20,118 @@ class Codec:
     """Set under any options, unless they say otherwise: what keeps the bytes the same on every machine."""
     options: Mapping[str, Choice | Number]
     """What a request may set, by the request's names."""
+    min_side: int = 2
+    """Shortest side of a picture that it takes, in pixels."""
+    tag: str | None = None
+    """Its name in an MP4 where FFmpeg would choose one that some players refuse."""
 
 
-# Measured: docs/decisions/2026-11-29-codec-defaults.md.
+_FASTER = ("ultrafast", "superfast", "veryfast", "faster", "fast")
+_PRESETS = Choice("preset", (*_FASTER, "medium", "slow", "slower", "veryslow"))
+_CRF = Number("crf", 0, 51, whole=False)
+_BITRATE = Number("b", 10_000, 200_000_000, unit=" bits per second")
+_GOP = Number("g", 1, 1000, unit=" frames")
+_THREADS = Number("threads", 1, 16)
+
+
+def _codec(
+    defaults: dict[str, str],
+    always: dict[str, str],
+    options: dict[str, Choice | Number],
+    *,
+    min_side: int = 2,
+    tag: str | None = None,
+) -> Codec:
+    frozen = MappingProxyType(defaults), MappingProxyType(always), MappingProxyType(options)
+    return Codec(*frozen, min_side=min_side, tag=tag)
+
+
+def _nvenc(*profiles: str, cq: int, highest: int, tag: str | None = None) -> Codec:
+    """One of the card's encoders. It encodes by quality (`cq`) or `bitrate`, and reorders nothing."""
+    options: dict[str, Choice | Number] = {
+        "preset": Choice("preset", tuple(f"p{step}" for step in range(1, 8))),
+        "cq": Number("cq", 1, highest, whole=False),
+        "bitrate": _BITRATE,
+        "gop": _GOP,
+        "tune": Choice("tune", ("hq", "ll", "ull")),
+    }
+    if profiles:
+        options["profile"] = Choice("profile", profiles)
+    always = {"rc": "vbr", "bf": "0", "delay": "0"}
+    return _codec({"preset": "p4", "tune": "hq", "cq": str(cq)}, always, options, tag=tag)
+
+
+# Measured: docs/decisions/2026-11-29-codec-defaults.md, where each of the settings below has its reason.
 CODECS: Mapping[str, Codec] = MappingProxyType(
     {
-        "libx264": Codec(
-            defaults=MappingProxyType({"preset": "veryfast", "crf": "18", "rc-lookahead": "5"}),
+        "libx264": _codec(
+            {"preset": "veryfast", "crf": "18", "rc-lookahead": "5"},
             # x264's output depends on its thread count, which is the machine's unless given. Its AVX-512
             # code for macroblock trees reads memory that nobody wrote; `cpu-independent` avoids it.
-            always=MappingProxyType({"threads": "8", "x264-params": "cpu-independent=1"}),
-            options=MappingProxyType(
-                {
-                    "preset": Choice(
-                        "preset",
-                        (
-                            "ultrafast",
-                            "superfast",
-                            "veryfast",
-                            "faster",
-                            "fast",
-                            "medium",
-                            "slow",
-                            "slower",
-                            "veryslow",
-                        ),
+            {"threads": "8", "x264-params": "cpu-independent=1"},
+            {
+                "preset": _PRESETS,
+                "crf": _CRF,
+                "bitrate": _BITRATE,
+                "profile": Choice("profile", ("baseline", "main", "high")),
+                "gop": _GOP,
+                "threads": _THREADS,
+                "tune": Choice(
+                    "tune",
+                    (
+                        "film",
+                        "animation",
+                        "grain",
+                        "stillimage",
+                        "psnr",
+                        "ssim",
+                        "fastdecode",
+                        "zerolatency",
                     ),
-                    "crf": Number("crf", 0, 51, whole=False),
-                    "bitrate": Number("b", 10_000, 200_000_000, unit=" bits per second"),
-                    "profile": Choice("profile", ("baseline", "main", "high")),
-                    "gop": Number("g", 1, 1000, unit=" frames"),
-                    "threads": Number("threads", 1, 16),
-                    "tune": Choice(
-                        "tune",
-                        (
-                            "film",
-                            "animation",
-                            "grain",
-                            "stillimage",
-                            "psnr",
-                            "ssim",
-                            "fastdecode",
-                            "zerolatency",
-                        ),
-                    ),
-                }
-            ),
+                ),
+            },
         ),
-        "libvpx-vp9": Codec(
-            defaults=MappingProxyType({"deadline": "realtime", "cpu-used": "6", "crf": "24", "row-mt": "1"}),
-            always=MappingProxyType({"threads": "4"}),
-            options=MappingProxyType(
-                {
-                    "deadline": Choice("deadline", ("realtime", "good")),
-                    "cpu-used": Number("cpu-used", 0, 8),
-                    "crf": Number("crf", 0, 63),
-                    "bitrate": Number("b", 10_000, 200_000_000, unit=" bits per second"),
-                    "gop": Number("g", 1, 1000, unit=" frames"),
-                    "threads": Number("threads", 1, 16),
-                }
-            ),
+        "libx265": _codec(
+            {"preset": "veryfast", "crf": "22"},
+            # `threads` are frames side by side. With these, or with reordering or a lookahead, closing the
+            # encoder waits for a frame, and the interpreter with it. Its code for `cutree` writes beyond its
+            # memory where a picture is not a multiple of its step.
+            {
+                "threads": "1",
+                "x265-params": "log-level=none:info=0:pools=8:bframes=0:rc-lookahead=0:no-cutree=1:ctu=32",
+            },
+            {
+                "preset": _PRESETS,
+                "crf": _CRF,
+                "bitrate": _BITRATE,
+                "profile": Choice("profile", ("main",)),
+                "gop": _GOP,
+                "tune": Choice("tune", ("animation", "grain", "psnr", "ssim", "fastdecode", "zerolatency")),
+            },
+            min_side=34,  # with one block across, its files differ from run to run
+            tag="hvc1",
+        ),
+        "libsvtav1": _codec(
+            {"preset": "8", "crf": "20"},
+            # Low delay: a reordering encoder has seconds of work in flight, for which closing it waits.
+            {"svtav1-params": "pred-struct=1:lp=4"},
+            {"preset": Number("preset", 0, 13), "crf": Number("crf", 1, 63), "gop": _GOP},
+            min_side=32,  # with less and a side beyond 64 it hangs
+        ),
+        "h264_nvenc": _nvenc("baseline", "main", "high", cq=19, highest=51),
+        "hevc_nvenc": _nvenc("main", cq=21, highest=51, tag="hvc1"),
+        "av1_nvenc": _nvenc(cq=26, highest=63),
+        "libvpx-vp9": _codec(
+            {"deadline": "realtime", "cpu-used": "6", "crf": "24", "row-mt": "1"},
+            {"threads": "4"},
+            {
+                "deadline": Choice("deadline", ("realtime", "good")),
+                "cpu-used": Number("cpu-used", 0, 8),
+                "crf": Number("crf", 0, 63),
+                "bitrate": _BITRATE,
+                "gop": _GOP,
+                "threads": _THREADS,
+            },
         ),
     }
 )
@@ -144,7 +153,7 @@ def resolve(codec: str | None, given: Mapping[str, object] | None, *, present: b
     if codec is None:
         raise InvalidOption(next(iter(given)), "codec options: the format holds raw frames and takes none")
     resolved = dict(_read(codec, name, value) for name, value in given.items())
-    _check_together(given, resolved)
+    _check_together(codec, given, resolved)
     return resolved
 
 
@@ -153,26 +162,21 @@ def _read(codec: str, name: str, value: object) -> tuple[str, str]:
     if (option := options.get(name)) is None:
         raise InvalidOption(name, f"{_shown(name)} is no option of {codec}; allowed are {', '.join(options)}")
     if (text := option.read(value)) is None:
-        raise InvalidOption(name, f"{name}: {_shown(value)} is not allowed, {option.allowed} is")
+        raise InvalidOption(name, f"{name}: {_shown(value)} is not allowed with {codec}, {option.allowed} is")
     return option.ffmpeg, text
 
 
-def _check_together(given: Mapping[str, object], resolved: Mapping[str, str]) -> None:
-    if "bitrate" in given and "crf" in given:
-        raise InvalidOption(
-            "bitrate", f"bitrate: {given['bitrate']} given beside crf; only one of them is allowed"
-        )
+def _check_together(codec: str, given: Mapping[str, object], resolved: Mapping[str, str]) -> None:
+    for quality in ("crf", "cq"):
+        if "bitrate" in given and quality in given:
+            raise InvalidOption(
+                "bitrate", f"bitrate: {given['bitrate']} given beside {quality}; only one of them is allowed"
+            )
     # Below 1, x264 codes without loss, which none of the profiles that players know has room for.
-    if "profile" in given and float(resolved.get("crf", 1)) < 1:
+    if codec == "libx264" and "profile" in given and float(resolved.get("crf", 1)) < 1:
         raise InvalidOption(
             "profile", f"profile: {given['profile']} is not allowed with crf {given['crf']}, 1 or more is"
         )
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, str):
-        return float(value) if _DECIMAL.fullmatch(value) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _shown(value: object) -> str:

@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
 import av
+import av.logging
 from av.video.codeccontext import VideoCodecContext
 
 from encoding.base import OutputSpec
 from encoding.encoder import check_video, find_encoder, open_encoder
-from encoding.errors import EncodingError, InvalidSpec
-from encoding.formats import FORMATS
+from encoding.errors import EncodingError, translate
+from encoding.formats import FORMATS, codec_of
 from encoding.tensor import check_raw
+
+_SIDE = 256
+"""Of the picture that is tried: the encoders of cards take none that is much smaller."""
 
 
 def available_formats() -> tuple[str, ...]:
-    """The keys of `FORMATS` that can be made here: each encoder has encoded a tiny frame."""
-    return tuple(name for name in FORMATS if _works(name))
+    """The keys of `FORMATS` that can be made here: raw ones, and those for which an encoder works."""
+    return tuple(name for name, row in FORMATS.items() if not row.codecs or available_codecs(name))
+
+
+def available_codecs(name: str) -> tuple[str, ...]:
+    """The encoders of the format `name` that have encoded a small picture here."""
+    return tuple(codec for codec in FORMATS[name].codecs if _works(name, codec))
+
+
+def try_codec(name: str, codec: str) -> None:
+    """Encode a small picture for the format `name` with the encoder `codec`.
+
+    Raises:
+        EncodingError: it does not work here; the message has FFmpeg's words.
+    """
+    spec = OutputSpec(Path(), name, _SIDE, _SIDE, 1, Fraction(24), codec=codec)
+    with _listening() as said:
+        try:
+            context = _new_context(codec)
+            open_encoder(context, spec)
+            picture = av.VideoFrame(_SIDE, _SIDE, "yuv420p")
+            picture.pts = 0
+            packets = context.encode(picture) + context.encode(None)
+        except (EncodingError, av.FFmpegError) as error:
+            problem = str(translate(error, f"encoder {codec}"))
+            raise EncodingError(
+                " ".join((problem, *(f"({text.strip()})" for _, _, text in said[:1])))
+            ) from error
+    if len(packets) != 1:
+        raise EncodingError(f"encoder {codec}: made {len(packets)} packets of one picture")
 
 
 def try_spec(spec: OutputSpec) -> None:
@@ -27,28 +61,34 @@ def try_spec(spec: OutputSpec) -> None:
     Raises:
         InvalidSpec, InvalidOption, EncoderMissing, EncodingError: what would refuse the output.
     """
-    if (row := FORMATS.get(spec.format)) is None:
-        raise InvalidSpec("format", f"format: {spec.format} is unknown, known are {', '.join(FORMATS)}")
-    if row.codec is None:
+    if (codec := codec_of(spec)) is None:
         check_raw(spec)
     else:
-        check_video(spec)
-        open_encoder(_new_context(row.codec), spec)
+        check_video(spec, codec)
+        open_encoder(_new_context(codec), spec)
 
 
-def _works(name: str) -> bool:
-    codec = FORMATS[name].codec
-    if codec is None:
-        return True
-    spec = OutputSpec(Path(), name, 64, 64, 1, Fraction(24))
+def _works(name: str, codec: str) -> bool:
     try:
-        context = _new_context(codec)
-        open_encoder(context, spec)
-        packets = context.encode(av.VideoFrame(64, 64, "yuv420p")) + context.encode(None)
-    except (EncodingError, av.FFmpegError):
+        try_codec(name, codec)
+    except EncodingError:
         return False
-    return len(packets) == 1
+    return True
 
 
 def _new_context(codec: str) -> VideoCodecContext:
     return cast(VideoCodecContext, av.CodecContext.create(find_encoder(codec), "w"))
+
+
+@contextmanager
+def _listening() -> Iterator[list[tuple[int, str, str]]]:
+    """Level, part and text of what FFmpeg calls an error in the block, on this thread."""
+    level, skip = av.logging.get_level(), av.logging.get_skip_repeated()
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    try:
+        with av.logging.Capture(local=True) as said:
+            yield said
+    finally:
+        av.logging.set_level(level)
+        av.logging.set_skip_repeated(skip)

@@ -20,6 +20,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 
 from encoding.formats import ALIASES, FORMATS
+from encoding.options import CODECS
 from server.answers import Video
 from server.app import create_app
 from server.auth.settings import KeySettings
@@ -88,8 +89,17 @@ def formats() -> Iterator[Row]:
     for row in FORMATS.values():
         also = ", ".join(f"`{alias}`" for alias, name in ALIASES.items() if name == row.name)
         streamed = "yes" if row.streamable else "no"
-        encoder = "none: raw frames" if row.codec is None else f"`{row.codec}`"
+        encoder = ", ".join(f"`{codec}`" for codec in row.codecs) or "none: raw frames"
         yield f"`{row.name}`", also, f"`{row.media_type}`", f"`{row.suffix}`", encoder, streamed
+
+
+def encoders() -> Iterator[Row]:
+    """Every video encoder, with what a request may set."""
+    yield "encoder", "shortest side", "the service's choice", "options of a request"
+    for name, codec in CODECS.items():
+        defaults = " ".join(f"{option}={value}" for option, value in codec.defaults.items())
+        allowed = "; ".join(f"`{option}`: {kind.allowed}" for option, kind in codec.options.items())
+        yield f"`{name}`", str(codec.min_side), f"`{defaults}`", allowed
 
 
 def video() -> Iterator[Row]:
@@ -155,6 +165,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
         "webhooks": webhooks,
         "keys": keys,
         "formats": formats,
+        "encoders": encoders,
         "video": video,
         "errors": errors,
         "job_errors": job_errors,
@@ -164,7 +175,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
 )
 DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "README.md": ("routes", "fields", "settings", "models", "webhooks", "keys", "formats"),
+        "README.md": ("routes", "fields", "settings", "models", "webhooks", "keys", "formats", "encoders"),
         "docs/operations.md": ("metrics", "alerts"),
         "docs/wire.md": ("routes", "video", "errors", "job_errors"),
     }

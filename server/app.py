@@ -26,7 +26,9 @@ from server.start import usable
 
 def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     """The ASGI application of one server; `engine` defaults to worker processes on this machine."""
-    services = make_services(settings, engine or LocalEngine(settings.engine, settings.model_configs))
+    services = make_services(
+        settings, engine or LocalEngine(settings.engine, settings.model_configs, settings.encoding.mp4_codec)
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

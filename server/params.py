@@ -43,6 +43,8 @@ class Resolved:
     codec_options: Mapping[str, str]
     response_format: ResponseFormat
     stream: bool
+    codec: str | None = None
+    """FFmpeg's name of the encoder whose options these are; None for raw frames."""
 
 
 def resolve(request: VideoGenerationRequest, capabilities: Capabilities, settings: Settings) -> Resolved:
@@ -58,13 +60,16 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     fps = _or(request.fps, info.defaults.fps)
     params = _params(request, info, fps, settings)
     _check_work(params, request, info)
+    codec = settings.encoding.mp4_codec if output.name == "mp4" else output.codec
+    _check_encoder(codec, params, request)
     return Resolved(
         params=params,
         format=output.name,
         fps=fps,
-        codec_options=_codec_options(request, output),
+        codec_options=_codec_options(request, codec),
         response_format=_response_format(request, settings),
         stream=_stream(request, output),
+        codec=codec,
     )
 
 
@@ -163,7 +168,7 @@ def _check_experts(request: VideoGenerationRequest, info: ModelInfo) -> None:
 
 
 def _size(request: VideoGenerationRequest, info: ModelInfo) -> tuple[int, int]:
-    field = "width" if request.size is None and request.width is not None else "size"
+    field = _size_field(request)
     width, height = _wanted_size(request, info.defaults)
     if width % 2 or height % 2:
         raise BadField(field, f"{width}x{height} is not allowed; both sides must be even")
@@ -173,6 +178,10 @@ def _size(request: VideoGenerationRequest, info: ModelInfo) -> tuple[int, int]:
         limit = f"{info.id} makes at most {info.limits.max_pixels:,}"
         raise BadField(field, f"{width}x{height} is not allowed: it takes {pixels:,} pixels, and {limit}")
     return width, height
+
+
+def _size_field(request: VideoGenerationRequest) -> str:
+    return "width" if request.size is None and request.width is not None else "size"
 
 
 def _wanted_size(request: VideoGenerationRequest, defaults: ModelDefaults) -> tuple[int, int]:
@@ -232,10 +241,19 @@ def _format(request: VideoGenerationRequest, capabilities: Capabilities) -> Form
     return output
 
 
-def _codec_options(request: VideoGenerationRequest, output: Format) -> Mapping[str, str]:
+def _check_encoder(codec: str | None, params: GenerationParams, request: VideoGenerationRequest) -> None:
+    least = options.CODECS[codec].min_side if codec is not None else 1
+    if min(params.width, params.height) < least:
+        raise BadField(
+            _size_field(request),
+            f"{params.width}x{params.height} is not allowed; {codec} needs {least} pixels or more either way",
+        )
+
+
+def _codec_options(request: VideoGenerationRequest, codec: str | None) -> Mapping[str, str]:
     given = request.video_codec_options
     try:
-        return options.resolve(output.codec, given, present=given is not None)
+        return options.resolve(codec, given, present=given is not None)
     except InvalidOption as error:
         problem = str(error).removeprefix(f"{error.option}: ")
         raise BadField(f"video_codec_options.{error.option}", problem) from None

@@ -60,7 +60,7 @@ async def remixed(
     resolved = resolve(whole, services.capabilities, services.settings)
     if request.latent_path is None:
         resolved = replace(resolved, params=replace(resolved.params, latents=theirs.params.latents))
-    if "video_codec_options" not in request.model_fields_set and resolved.format == theirs.format:
+    if "video_codec_options" not in request.model_fields_set and resolved.codec == theirs.codec:
         resolved = replace(resolved, codec_options=theirs.codec_options)
     return whole, resolved
 

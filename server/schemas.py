@@ -205,7 +205,8 @@ class VideoGenerationRequest(Wire):
     )
     video_codec_options: dict[str, str] | None = Field(
         None,
-        description="options of the video encoder: preset, crf, bitrate, profile, gop, threads, tune; "
+        description="options of the server's video encoder, such as preset, crf, bitrate, profile, gop, "
+        "threads and tune; "
         "`{}` or null: the codec's own defaults; default: the service's",
         examples=[{"preset": "veryfast", "crf": "18"}],
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from encoding.formats import Mp4Codec
 from server.auth.settings import KeySettings
 from server.logs import LogFormat, LogLevel
 
@@ -218,6 +219,11 @@ class EngineSettings(Section):
 
 
 class EncodingSettings(Section):
+    mp4_codec: Mp4Codec = Field(
+        "libx264",
+        description="what MP4 files are made with, by FFmpeg's name: H.264, HEVC or AV1, on the processor or "
+        "(`nvenc`) by a card that has such an encoder",
+    )
     max_pending_bytes: int = Field(
         256 * MIB, ge=MIB, description="frames that may wait for the encoder, per output"
     )

@@ -41,7 +41,7 @@ async def serve(settings: Settings, _options: dict[str, Any]) -> int:
         StartError: the address cannot be bound, the database cannot be used, or no worker can be started.
     """
     return_large_blocks()
-    engine = LocalEngine(settings.engine, settings.model_configs)
+    engine = LocalEngine(settings.engine, settings.model_configs, settings.encoding.mp4_codec)
     listener = _listen(settings)
     app = create_app(settings, engine)
     allow_connections(settings.server.max_connections)
@@ -142,6 +142,7 @@ async def check(settings: Settings, _options: dict[str, Any]) -> int:
     async with _started(settings) as (_, capabilities):
         _say(f"device: {capabilities.device}")
         _say(f"formats: {', '.join(capabilities.formats)}")
+        _say(f"encoders of mp4: {', '.join(capabilities.mp4_codecs)}; {settings.encoding.mp4_codec} is set")
         for info in capabilities.models:
             names = ", ".join((info.id, *info.aliases))
             size = f"{info.defaults.width}x{info.defaults.height}"
@@ -152,7 +153,7 @@ async def check(settings: Settings, _options: dict[str, Any]) -> int:
 @asynccontextmanager
 async def _started(settings: Settings) -> AsyncIterator[tuple[LocalEngine, Capabilities]]:
     """An engine for one command, with what it can do."""
-    engine = LocalEngine(settings.engine, settings.model_configs)
+    engine = LocalEngine(settings.engine, settings.model_configs, settings.encoding.mp4_codec)
     await engine.start()
     try:
         await engine.wait_ready()
@@ -173,6 +174,7 @@ async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
         num_frames=params.num_frames,
         fps=resolved.fps,
         codec_options=resolved.codec_options,
+        codec=resolved.codec,
     )
     progress = JobProgress()
     async with aclosing(engine.run(EngineTask("generate", params, (spec,)))) as events:

@@ -21,6 +21,7 @@ def task_of(job: Job, artifacts: JobFolders, max_pending_bytes: int) -> EngineTa
             fps=resolved.fps,
             codec_options=resolved.codec_options,
             max_pending_bytes=max_pending_bytes,
+            codec=resolved.codec,
         )
         for index in range(params.num_outputs)
     )

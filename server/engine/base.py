@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from encoding.base import Artifact, OutputSpec
+from encoding.formats import Mp4Codec
 from pipelines.base import GenerationParams, ModelConfig, ModelInfo, Stage
 
 JobErrorCode = Literal[
@@ -31,6 +32,8 @@ class Capabilities:
     models: tuple[ModelInfo, ...]
     formats: tuple[str, ...]
     """Keys of `encoding.formats.FORMATS` whose encoder was found."""
+    mp4_codecs: tuple[str, ...] = ()
+    """The encoders of MP4 that work there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Setup:
 
     device: str
     models: tuple[ModelConfig, ...]
+    mp4_codec: Mp4Codec = "libx264"
+    """Must work: the worker tries it before it loads anything."""
 
 
 @dataclass(frozen=True, slots=True)

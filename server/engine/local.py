@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
+from encoding.formats import Mp4Codec
 from pipelines.base import ModelConfig
 from server.engine.base import Capabilities, EngineTask, Failed, Finished, JobEvent, Ready, Setup
 from server.engine.local_worker import LocalWorker
@@ -19,9 +20,13 @@ logger = logging.getLogger("reelserve.engine")
 class LocalEngine:
     """`server.engine.base.Engine` over local worker processes, each of which serves all models."""
 
-    def __init__(self, settings: EngineSettings, models: tuple[ModelConfig, ...]) -> None:
+    def __init__(
+        self, settings: EngineSettings, models: tuple[ModelConfig, ...], mp4_codec: Mp4Codec = "libx264"
+    ) -> None:
         self._settings = settings
-        self._workers = [LocalWorker(Setup(device, models), settings) for device in settings.devices]
+        self._workers = [
+            LocalWorker(Setup(device, models, mp4_codec), settings) for device in settings.devices
+        ]
         self._changed = asyncio.Condition()
         self._keepers: list[asyncio.Task[None]] = []
         self._capabilities: Capabilities | None = None

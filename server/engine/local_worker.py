@@ -53,6 +53,7 @@ WORKER_DEFAULTS = {
     # other work on both of two cores, decoding on the CPU took twice as long.
     "OMP_WAIT_POLICY": "PASSIVE",
     "TQDM_DISABLE": "1",  # progress bars have no place in a log
+    "SVT_LOG": "1",  # of libsvtav1: errors only
     "TRANSFORMERS_VERBOSITY": "error",  # nor have hints about optional packages
 }
 """Environment of a worker, where the server's own does not say otherwise."""

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from encoding.probe import available_formats
+from encoding.errors import EncodingError
+from encoding.probe import available_codecs, available_formats, try_codec
 from pipelines.base import Pipeline
 from pipelines.errors import LoadFailed
 from pipelines.registry import load
@@ -60,6 +61,7 @@ class Service:
         _start_thread("commands", self._read)
         _start_thread("heartbeats", self._beat)
         try:
+            _check_codec(setup.mp4_codec)
             device = self._device = Device(setup.device)
             pipelines = {config.id: load(config, device.name) for config in setup.models}
             capabilities = _capabilities(device, pipelines)
@@ -171,6 +173,8 @@ def _refusal(error: Exception) -> StartFailed:
     """What the server is told of an error while the models were loaded."""
     logger.error("models cannot be loaded", exc_info=error)
     verdict = judge(error)
+    if isinstance(error, _CodecFailed):
+        return StartFailed(str(error))
     if isinstance(error, LoadFailed):
         return StartFailed(str(error), transient=verdict.device_lost or verdict.code == "out_of_memory")
     return StartFailed(f"{type(error).__name__}: {error}", transient=True)
@@ -178,4 +182,23 @@ def _refusal(error: Exception) -> StartFailed:
 
 def _capabilities(device: Device, pipelines: dict[str, Pipeline]) -> Capabilities:
     models = tuple(pipeline.info for pipeline in pipelines.values())
-    return Capabilities(device=device.label, models=models, formats=available_formats())
+    return Capabilities(
+        device=device.label,
+        models=models,
+        formats=available_formats(),
+        mp4_codecs=available_codecs("mp4"),
+    )
+
+
+class _CodecFailed(RuntimeError):
+    """The encoder that the operator chose does not work here."""
+
+
+def _check_codec(codec: str) -> None:
+    try:
+        try_codec("mp4", codec)
+    except EncodingError as error:
+        there = ", ".join(available_codecs("mp4")) or "no encoder of MP4"
+        raise _CodecFailed(
+            f"encoding.mp4_codec: {codec} does not work here: {error}; what works is {there}"
+        ) from None

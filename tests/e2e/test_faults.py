@@ -237,7 +237,12 @@ def test_what_would_be_served() -> None:
     command = [sys.executable, "-m", "server.cli", "check"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
-    for told in ("device: cpu", "formats: mp4", "tiny-wan-t2v, sora-2: t2v, 160x96, 17 frames"):
+    for told in (
+        "device: cpu",
+        "formats: mp4",
+        "encoders of mp4: libx264, libx265, libsvtav1",
+        "tiny-wan-t2v, sora-2: t2v, 160x96, 17 frames",
+    ):
         assert told in ended.stdout
 
 

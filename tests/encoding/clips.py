@@ -49,13 +49,14 @@ def describe(
     fps: Fraction = FILM,
     options: Mapping[str, str] | None = None,
     max_pending_bytes: int = 2**26,
+    codec: str | None = None,
 ) -> OutputSpec:
     """The file at `path`, of the format its suffix says, with the service's options if none are given."""
     name = path.suffix.removeprefix(".")
     if options is None:
-        options = resolve(FORMATS[name].codec, None, present=False)
+        options = resolve(codec or FORMATS[name].codec, None, present=False)
     _, frames, height, width = clip.shape
-    return OutputSpec(path, name, width, height, frames, fps, options, max_pending_bytes)
+    return OutputSpec(path, name, width, height, frames, fps, options, max_pending_bytes, codec)
 
 
 def encode(

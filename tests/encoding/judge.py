@@ -86,10 +86,16 @@ def psnr(one: Pixels, other: Pixels) -> float:
     return math.inf if error == 0 else 10 * math.log10(255**2 / error)
 
 
-def assert_plays(source: Path | bytes, size: tuple[int, int], frames: int, rate: Fraction) -> Video:
-    """An H.264 video as every player takes it, of exactly this size, length and rate."""
+CODINGS = {"libx264": ("h264", "avc1"), "libx265": ("hevc", "hvc1"), "libsvtav1": ("libdav1d", "av01")}
+"""By encoder: what decodes it, and the name in an MP4 that players ask for."""
+
+
+def assert_plays(
+    source: Path | bytes, size: tuple[int, int], frames: int, rate: Fraction, codec: str = "libx264"
+) -> Video:
+    """A video by `codec` as every player takes it, of exactly this size, length and rate."""
     video = watch(source)
-    assert (video.codec, video.codec_tag, video.pixel_format) == ("h264", "avc1", "yuv420p")
+    assert (video.codec, video.codec_tag, video.pixel_format) == (*CODINGS[codec], "yuv420p")
     assert video.colour == (1, 1, 1, 1)
     assert (video.size, len(video.times), video.rate) == (size, frames, rate)
     assert video.times == tuple(index / rate for index in range(frames))

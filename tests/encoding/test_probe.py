@@ -12,7 +12,7 @@ from encoding.base import OutputSpec
 from encoding.errors import EncodingError, InvalidOption, InvalidSpec
 from encoding.formats import FORMATS
 from encoding.options import resolve
-from encoding.probe import available_formats, try_spec
+from encoding.probe import available_codecs, available_formats, try_codec, try_spec
 from tests.encoding.clips import FILM
 
 
@@ -45,6 +45,10 @@ def test_a_good_specification_passes_and_leaves_nothing(
         (replace(good("mp4"), num_frames=0), "num_frames: 0"),
         (replace(good("pt"), width=0), "width: 0"),
         (replace(good("mp4"), format="mov"), "format: mov"),
+        (replace(good("mp4"), codec="libvpx-vp9"), "codec: libvpx-vp9 makes no mp4, allowed are libx264"),
+        (replace(good("mp4"), codec="libx265", height=32), "height: 32 given.*from 34 .* libx265"),
+        (replace(good("mp4"), codec="libsvtav1", width=30), "width: 30 given.*from 32 .* libsvtav1"),
+        (replace(good("pt"), codec="libx264"), "codec: libx264 makes no pt, allowed are none"),
     ],
 )
 def test_a_bad_specification_is_refused(spec: OutputSpec, named: str) -> None:
@@ -66,3 +70,18 @@ def test_what_only_the_encoder_knows_is_refused() -> None:
         try_spec(replace(good("mp4"), codec_options={"preset": "sluggish"}))
     with pytest.raises(EncodingError, match="crf=0, profile=high: Invalid argument"):
         try_spec(replace(good("mp4"), codec_options={"crf": "0", "profile": "high"}))
+
+
+def test_every_software_encoder_of_mp4_works_here() -> None:
+    """The build has them all; a card's are there where the card has them."""
+    assert available_codecs("mp4")[:3] == ("libx264", "libx265", "libsvtav1")
+
+
+@pytest.mark.parametrize("codec", ["h264_nvenc", "hevc_nvenc", "av1_nvenc"])
+def test_a_card_without_an_encoder_is_told_in_ffmpegs_words(codec: str) -> None:
+    """The build knows the encoder, and only trying it finds that there is none."""
+    if codec in available_codecs("mp4"):
+        pytest.skip("this machine's card has the encoder")
+    with pytest.raises(EncodingError, match=rf"{codec} refuses 256x256.*: .+ \(.+\)") as raised:
+        try_codec("mp4", codec)
+    assert len(str(raised.value)) < 300

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from encoding.base import OutputSpec
+from encoding.probe import available_codecs
 from server.engine.base import EngineTask, Failed, Finished, JobEvent
 from server.engine.local import LocalEngine
 from server.engine.local_worker import worker_environment
@@ -63,6 +64,16 @@ async def test_a_model_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) 
         assert engine.failure is not None
         assert MODELS[0].id in engine.failure
         assert "nothing" in engine.failure
+
+
+async def test_an_encoder_that_does_not_work_ends_the_start() -> None:
+    """The setting, its value, FFmpeg's words and what works instead; it is not tried again."""
+    if "h264_nvenc" in available_codecs("mp4"):
+        pytest.skip("this machine's card has the encoder")
+    async with started(LocalEngine(EngineSettings(restart_delay_s=60), MODELS, "h264_nvenc")) as engine:
+        assert engine.failure is not None
+        assert "encoding.mp4_codec: h264_nvenc does not work here: h264_nvenc refuses" in engine.failure
+        assert "what works is libx264, libx265, libsvtav1" in engine.failure
 
 
 async def test_one_broken_worker_does_not_take_the_others_along(tmp_path: Path) -> None:

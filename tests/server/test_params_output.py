@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from encoding.options import CODECS
 from server.params import Resolved
 from tests.server.door import CAPABILITIES, Door, as_form, ask, make_settings, refused
+from tests.server.scripted import resolved
 
 
 @pytest.mark.parametrize(
@@ -180,6 +181,59 @@ async def test_no_value_brings_another_option(door: Door, option: str, value: ob
     """A value is one of the words, or a number within bounds."""
     outcome = await door.json({"prompt": "x", "video_codec_options": {option: value}})
     assert (outcome.status, outcome.error["param"]) == (400, f"video_codec_options.{option}")
+
+
+@pytest.mark.parametrize(
+    ("codec", "good", "bad"),
+    [
+        ("libx265", {"preset": "fast", "crf": 24.5}, {"threads": 2}),
+        ("libsvtav1", {"preset": "10", "crf": 24}, {"bitrate": 1_000_000}),
+        ("h264_nvenc", {"preset": "p7", "cq": 20, "tune": "hq"}, {"crf": 20}),
+        ("av1_nvenc", {"bitrate": 1_000_000}, {"profile": "main"}),
+    ],
+)
+async def test_options_are_those_of_the_servers_encoder(
+    codec: str, good: dict[str, Any], bad: dict[str, Any]
+) -> None:
+    """It makes every MP4, and no other format; what it does not know is refused by its name."""
+    door = Door(make_settings(encoding={"mp4_codec": codec}), CAPABILITIES)
+    numbers = (await ask(door)).numbers
+    assert (numbers.codec, numbers.codec_options) == (codec, CODECS[codec].defaults)
+    assert (await ask(door, video_codec_options=good)).numbers.codec == codec
+    error = await refused(door, video_codec_options=bad)
+    assert error["param"] == f"video_codec_options.{next(iter(bad))}"
+    assert codec in error["message"]
+    assert (await ask(door, output_format="webm")).numbers.codec == "libvpx-vp9"
+    assert (await ask(door, output_format="pt")).numbers.codec is None
+    await door.close()
+
+
+@pytest.mark.parametrize(
+    ("codec", "fields", "param"),
+    [
+        ("libx265", {"size": "32x64"}, "size"),
+        ("libsvtav1", {"size": "64x30"}, "size"),
+        ("libsvtav1", {"width": 16, "height": 16}, "width"),
+    ],
+)
+async def test_a_picture_that_is_too_small_for_the_encoder(
+    codec: str, fields: dict[str, Any], param: str
+) -> None:
+    """Refused at the door with the encoder and its least side; other formats take it."""
+    door = Door(make_settings(encoding={"mp4_codec": codec}), CAPABILITIES)
+    error = await refused(door, **fields)
+    assert error["param"] == param
+    assert f"{codec} needs {CODECS[codec].min_side} pixels" in error["message"]
+    assert (await ask(door, output_format="webm", **fields)).numbers.format == "webm"
+    await door.close()
+
+
+def test_a_job_of_before_is_read() -> None:
+    """One that was written down without an encoder has its format's own."""
+    kinds = TypeAdapter(Resolved)
+    written = kinds.dump_python(resolved(), mode="json")
+    assert written.pop("codec") is None
+    assert kinds.validate_python(written).codec is None
 
 
 @pytest.fixture
