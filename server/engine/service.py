@@ -58,6 +58,7 @@ class Service:
         """Load the models, say so, and run tasks until the device is lost or the server is gone."""
         setup = self._connection.recv()
         assert isinstance(setup, Setup)
+        self.send(Heartbeat())  # from here on silence counts, whatever happens to the threads
         _start_thread("commands", self._read)
         _start_thread("heartbeats", self._beat)
         try:
