@@ -21,7 +21,7 @@ from tests.server.scripted import resolved
 from tests.serving import FAULTS
 
 MODELS = load(default_config()).model_configs[:1]
-WAIT_S = 60
+WAIT_S = 110
 LONG_TAIL = "fault:tail=100"
 
 
