@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
-from pipelines.wan_vae import StreamingDecoder, conv, encoder, kernels, ops
+from pipelines.wan_vae import StreamingDecoder, conv, encoder, ops
 from pipelines.wan_vae.conv import Kernel
 from pipelines.wan_vae.memory import needed_bytes, plan
 from tests.pipelines.tiny_models import TINY
@@ -79,6 +79,8 @@ def test_a_pass_is_what_torch_computes(channels: int, keep: bool) -> None:
     total = y.float() + bias.float() + residual.float()
     expected = F.silu(F.normalize(total, dim=-1) * channels**0.5 * gamma.float())
     before = y.clone()
+    from pipelines.wan_vae import kernels  # triton comes with CUDA builds of torch alone
+
     kernels.pointwise(y, bias, residual, gamma, out, keep=keep)
     assert distance(out, expected) < 3e-3
     assert torch.equal(y, total.bfloat16() if keep else before)
