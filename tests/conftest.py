@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from server import logs
 from tests import postgres
 
 pytest_plugins = ["tests.serving", "tests.databases", "tests.disks"]
@@ -47,6 +51,21 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
 
 NEVER_IN_CI = frozenset({"gpu"})
 """What CI's machines do not have; its absence is no one's mistake."""
+
+
+@pytest.fixture(autouse=True)
+def quiet_log() -> Iterator[None]:
+    """A command that a test runs in this process sets up its log; the next test gets that of pytest again."""
+    hooks = sys.excepthook, threading.excepthook
+    yield
+    sys.excepthook, threading.excepthook = hooks
+    ours = [one for one in logging.root.handlers if type(one.formatter) in logs.FORMATTERS.values()]
+    for handler in ours:
+        logging.root.removeHandler(handler)
+    if ours:
+        logging.captureWarnings(False)
+        for name in (*logs.OURS, "uvicorn"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
@@ -134,9 +135,11 @@ async def test_children_are_bounded(target: Path) -> None:
 
     counting = asyncio.create_task(count())
     targets = [target.with_name(f"{number}.png") for number in range(8)]
-    with Spool(SPOOLS) as spool:
-        data = spool.add(encoded(split(1000, 1000), "PNG"))
-        await asyncio.gather(*(references.store_image(data, "image", path) for path in targets))
+    picture = encoded(split(3000, 3000), "PNG")  # large enough to be seen at work
+    with ExitStack() as requests:
+        uploads = [requests.enter_context(Spool(SPOOLS)).add(picture) for _ in targets]
+        storing = zip(uploads, targets, strict=True)
+        await asyncio.gather(*(references.store_image(upload, "image", path) for upload, path in storing))
     counting.cancel()
     await references.close()
     assert 0 < most <= CHILDREN
