@@ -251,9 +251,9 @@ def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
     server = start(tmp_path / "data", "--engine.devices", "cpu,cpu")
     try:
         with server.client() as client:
-            until(lambda: len(psutil.Process(server.process.pid).children()) == 2, 30)
+            until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text, 60)
             made = [
-                client.post("/v1/videos", json=LONG | {"num_inference_steps": 30}).json()["id"] for _ in "ab"
+                client.post("/v1/videos", json=LONG | {"num_inference_steps": 60}).json()["id"] for _ in "ab"
             ]
 
             def running() -> bool:
