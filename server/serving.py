@@ -14,7 +14,6 @@ from typing import Any
 
 import uvicorn
 
-from encoding.base import OutputSpec
 from encoding.formats import FORMATS
 from server.app import create_app, running
 from server.dispatcher import Dispatcher
@@ -28,6 +27,7 @@ from server.params import Resolved, resolve
 from server.progress import JobProgress
 from server.settings import Settings
 from server.start import StartError
+from server.tasks import output_of
 from server.values import Fields, Value
 
 ANSWERS_S = 3
@@ -165,19 +165,9 @@ async def _started(settings: Settings) -> AsyncIterator[tuple[LocalEngine, Capab
 
 
 async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
-    params = resolved.params
-    spec = OutputSpec(
-        path=target,
-        format=resolved.format,
-        width=params.width,
-        height=params.height,
-        num_frames=params.num_frames,
-        fps=resolved.fps,
-        codec_options=resolved.codec_options,
-        codec=resolved.codec,
-    )
+    task = EngineTask("generate", resolved.params, (output_of(resolved, target),))
     progress = JobProgress()
-    async with aclosing(engine.run(EngineTask("generate", params, (spec,)))) as events:
+    async with aclosing(engine.run(task)) as events:
         async for event in events:
             if isinstance(event, Progress):
                 progress.note(event)
