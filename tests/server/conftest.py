@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from server.database import Database
+from server.store import Store
 from tests.server.bench import Bench, dispatching
 from tests.server.door import Door, make_settings
 
@@ -33,6 +35,15 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A dispatcher with room for three."""
     async with dispatching(tmp_path, max_jobs=3) as made:
         yield made
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    """An open store, on each kind of database in turn."""
+    database = Database(database_url)
+    await database.open()
+    yield Store(database)
+    await database.close()
 
 
 @pytest.fixture

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
-from server.database import Database
 from server.jobs import Job, JobStatus
 from server.store import Lifetime, Store
 from tests.server.scripted import new_job
 
 NOW = 1_800_000_000_000_000
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[Store]:
-    database = Database(database_url)
-    await database.open()
-    yield Store(database)
-    await database.close()
 
 
 async def added(store: Store, status: JobStatus, ended_us: int | None, expires_us: int | None = None) -> Job:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from server.database import Database
 from server.errors import IllegalMove
 from server.jobs import JobStatus
 from server.store import Store
@@ -100,14 +99,6 @@ async def test_what_could_not_be_written_down_is_taken_up_by_the_next_start(
         async with serving(tmp_path, store={"url": url}) as server:
             assert await server.finish() == job
             assert (await server.client.get(f"/v1/videos/{job}")).json()["status"] == "completed"
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[Store]:
-    database = Database(database_url)
-    await database.open()
-    yield Store(database)
-    await database.close()
 
 
 async def test_a_move_whose_answer_was_lost_is_not_made_twice(store: Store) -> None:

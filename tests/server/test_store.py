@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -18,14 +17,6 @@ from server.errors import IllegalMove, NotFound
 from server.jobs import TRANSITIONS, JobError, JobStatus, StoredFile
 from server.store import Store
 from tests.server.scripted import new_job
-
-
-@pytest.fixture
-async def store(database_url: str) -> AsyncIterator[Store]:
-    database = Database(database_url)
-    await database.open()
-    yield Store(database)
-    await database.close()
 
 
 async def test_a_job_comes_back_as_it_was_put_in(store: Store) -> None:
