@@ -22,10 +22,6 @@ class JobQueue:
     def __contains__(self, job_id: str) -> bool:
         return job_id in self._owners
 
-    def waiting_of(self, owner: str) -> int:
-        """How many jobs of this owner wait."""
-        return len(self._lines.get(owner, ()))
-
     def push(self, job_id: str, owner: str, *, first: bool = False) -> None:
         """Let a job wait behind the others of its owner, or `first` among them."""
         line = self._lines.setdefault(owner, deque())
