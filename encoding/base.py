@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class AudioSpec:
+    """The sound that an output is given."""
+
+    sample_rate: int
+    """Samples a second."""
+    channels: int
+    """1 or 2."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutputSpec:
     """One file to be made: `num_frames` pictures of `width` × `height` pixels at `fps` frames per second."""
 
@@ -32,6 +42,12 @@ class OutputSpec:
     """Frames that wait for the encoder, in bytes; a writer that is further ahead blocks."""
     codec: str | None = None
     """FFmpeg's name of the video encoder, one of the format's; None: the format's default."""
+    audio: AudioSpec | None = None
+    """The sound that will be written beside the pictures; None: the file is silent."""
+
+    def samples(self, rate: int) -> int:
+        """How many samples of a sound at `rate` last as long as the pictures."""
+        return max(1, round(self.num_frames * rate / self.fps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,8 @@ class Artifact:
     """How long the writer waited for the encoder in all."""
     tail_seconds: float
     """From `finish` to the finished file."""
+    audio: AudioSpec | None = None
+    """The sound in the file, as long as the pictures; None: it is silent."""
 
 
 class Sink(Protocol):
@@ -82,6 +100,18 @@ class Sink(Protocol):
             EncodingError: what the encoder raised for an earlier chunk.
         """
 
+    def write_sound(self, samples: torch.Tensor, sample_rate: int) -> None:
+        """Take the whole sound, once, at any time: float (channels, N), nominally in [-1, 1], any device.
+
+        It starts with the first picture, and is cut or padded with silence to the length of the pictures;
+        what is beyond it is not held. Returns before it is encoded, and may block as `write` does.
+
+        Raises:
+            BadSound: the output has no sound, or one already; other channels or another rate than announced.
+                NaN or infinity may surface at a later call.
+            SinkClosed, EncodingError: as `write`.
+        """
+
     def finish(self) -> Future[Artifact]:
         """Hand the tail to the encoder and return at once; `result` tells the end. Idempotent."""
 
@@ -90,6 +120,7 @@ class Sink(Protocol):
 
         Raises:
             BadFrames: fewer frames were written than announced.
+            BadSound: sound was announced, and none was written.
             EncodingError: what the encoder raised.
         """
 

@@ -41,6 +41,8 @@ def check_video(spec: OutputSpec, codec: str) -> None:
         raise InvalidSpec("num_frames", f"num_frames: {spec.num_frames} given, 1 or more is allowed")
     if spec.fps <= 0 or max(spec.fps.numerator, spec.fps.denominator) > _MAX_TERM:
         raise InvalidSpec("fps", f"fps: {spec.fps} given, a positive fraction of 32-bit integers is allowed")
+    if spec.audio is not None:
+        raise InvalidSpec("audio", f"audio: {spec.format} holds none yet")
 
 
 def open_encoder(context: VideoCodecContext, spec: OutputSpec) -> None:

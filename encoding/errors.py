@@ -5,6 +5,7 @@ EncodingError
 ├── InvalidOption      a codec option outside the allow-list; carries the option's name
 ├── EncoderMissing     this build of FFmpeg lacks the encoder
 ├── BadFrames          frames of the wrong shape or count, or not finite
+├── BadSound           sound that was not announced or never came, of another form, or not finite
 ├── StorageFailed      the file system refused (full, read-only, gone)
 └── SinkClosed         written to after close or abort
 """
@@ -41,6 +42,10 @@ class EncoderMissing(EncodingError):
 
 class BadFrames(EncodingError):
     """Frames that contradict the output's shape or count, or contain NaN or infinity."""
+
+
+class BadSound(EncodingError):
+    """Sound that contradicts what was announced, or contains NaN or infinity; or none where some was."""
 
 
 class StorageFailed(EncodingError):

@@ -90,6 +90,9 @@ class VideoWriter:
         for packet in self._encode(picture):
             self._mux(packet)
 
+    def add_sound(self, samples: torch.Tensor) -> Iterator[None]:
+        raise AssertionError("refused when it was opened")
+
     def end_chunk(self) -> None:
         if self._live is not None:
             self._live.flush()

@@ -27,6 +27,11 @@ def available_formats() -> tuple[str, ...]:
     return tuple(name for name, row in FORMATS.items() if not row.codecs or available_codecs(name))
 
 
+def available_sound_formats() -> tuple[str, ...]:
+    """Those of `available_formats` that can be made with sound."""
+    return tuple(name for name in available_formats() if not FORMATS[name].codecs)
+
+
 def available_codecs(name: str) -> tuple[str, ...]:
     """The encoders of the format `name` that have encoded a small picture here."""
     return tuple(codec for codec in FORMATS[name].codecs if _works(name, codec))

@@ -19,8 +19,9 @@ import torch
 
 from encoding.base import Artifact, ChunkRecord, OutputSpec
 from encoding.bounded import BoundedQueue, QueueClosed
-from encoding.errors import BadFrames, EncodingError, SinkClosed, translate
+from encoding.errors import BadFrames, BadSound, EncodingError, SinkClosed, translate
 from encoding.part import PartFile
+from encoding.sound import SoundArrival, check_sound, send_sound
 from encoding.transfer import Arrival, Stopped, Transfer, open_transfer
 from encoding.writer import Writer
 
@@ -56,10 +57,11 @@ class Session:
         self.result: Future[Artifact] = Future()
         self._spec = spec
         self._packing = writer.packing
-        self._queue: BoundedQueue[_Chunk] = BoundedQueue(spec.max_pending_bytes)
+        self._queue: BoundedQueue[_Chunk | SoundArrival] = BoundedQueue(spec.max_pending_bytes)
         self._transfers: dict[torch.device, Transfer] = {}
         self._records: list[ChunkRecord] = []
         self._written = 0
+        self._sounded = False
         self._blocked = 0.0
         self._finished_at = 0.0
         self._state = _State.OPEN
@@ -87,6 +89,14 @@ class Session:
             piece = frames[:, first : first + self._frames_at_once]
             self._send(piece, written)
             self._written += piece.shape[1]
+
+    def write_sound(self, samples: torch.Tensor, sample_rate: int) -> None:
+        self._check_open()
+        check_sound(samples, sample_rate, self._spec)
+        if self._sounded:
+            raise BadSound("sound: given twice")
+        self._put_sound(send_sound(samples, self._spec))
+        self._sounded = True
 
     def finish(self) -> Future[Artifact]:
         with self._lock:
@@ -163,6 +173,14 @@ class Session:
             self._check_open()  # says why
             raise
 
+    def _put_sound(self, arrival: SoundArrival) -> None:
+        try:
+            self._blocked += self._queue.reserve(arrival.size)
+            self._queue.put(arrival)
+        except QueueClosed:
+            self._check_open()  # says why
+            raise
+
     def _transfer_from(self, device: torch.device) -> Transfer:
         if (transfer := self._transfers.get(device)) is None:
             transfer = open_transfer(self._packing, device, self._spec.max_pending_bytes)
@@ -195,8 +213,12 @@ class Session:
                 self.result.set_exception(failure)
 
     def _make(self, writer: Writer, part: PartFile) -> Artifact:
-        for chunk in self._queue:
-            self._encode(chunk, writer)
+        for item in self._queue:
+            match item:
+                case SoundArrival():
+                    self._encode_sound(item, writer)
+                case _Chunk():
+                    self._encode(item, writer)
             part.write_behind()
         self._check_count()
         for _ in writer.drain():
@@ -219,6 +241,11 @@ class Session:
         encoded = time.monotonic()
         self._records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
 
+    def _encode_sound(self, arrival: SoundArrival, writer: Writer) -> None:
+        for _ in writer.add_sound(arrival.wait(self._stop)):
+            self._check_running()
+        self._queue.release(arrival.size)
+
     def _check_running(self) -> None:
         if self._stop.is_set() or self.result.cancelled():
             raise Stopped
@@ -226,6 +253,8 @@ class Session:
     def _check_count(self) -> None:
         if self._written != self._spec.num_frames:
             raise BadFrames(f"frames: {self._written} written, num_frames is {self._spec.num_frames}")
+        if self._spec.audio is not None and not self._sounded:
+            raise BadSound("sound: announced, and none was written")
 
     def _commit(self, part: PartFile) -> Artifact:
         spec = self._spec
@@ -246,6 +275,7 @@ class Session:
             records=tuple(self._records),
             blocked_seconds=self._blocked,
             tail_seconds=time.monotonic() - self._finished_at,
+            audio=spec.audio,
         )
 
     def _fail(self, error: BaseException) -> EncodingError | None:

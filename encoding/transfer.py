@@ -49,9 +49,7 @@ class Arrival:
             BadFrames: a value was NaN or infinite.
             Stopped: `stop` was set first.
         """
-        while self.event is not None and not self.event.query():  # type: ignore[no-untyped-call]  # torch's
-            if stop.wait(_POLL_SECONDS):
-                raise Stopped
+        wait_for(self.event, stop)
         self.source = None
         if not int(self.host[-1]):
             raise BadFrames("frames: NaN or infinity found, finite values in [-1, 1] expected")
@@ -61,6 +59,17 @@ class Arrival:
         """Give the host memory back; not before the copy is done."""
         if self.give_back is not None:
             self.give_back(self.host)
+
+
+def wait_for(event: torch.cuda.Event | None, stop: threading.Event) -> None:
+    """Return when the device has come to `event`.
+
+    Raises:
+        Stopped: `stop` was set first.
+    """
+    while event is not None and not event.query():  # type: ignore[no-untyped-call]  # torch's
+        if stop.wait(_POLL_SECONDS):
+            raise Stopped
 
 
 class HostTransfer:

@@ -19,6 +19,9 @@ class Writer(Protocol):
     def add(self, frame: torch.Tensor) -> None:
         """Take one frame, uint8 (frame_bytes,) in host memory, valid only during the call."""
 
+    def add_sound(self, samples: torch.Tensor) -> Iterator[None]:
+        """Take the sound in short steps, float32 (channels, N), once, if the output has any."""
+
     def end_chunk(self) -> None:
         """The last frame of a chunk was added."""
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Task = Literal["t2v", "i2v", "ti2v"]
 Stage = Literal["prompt", "image", "denoise", "decode"]
-ImageUse = Literal["none", "optional", "required"]
+ReferenceUse = Literal["none", "optional", "required"]
+"""What a model does with one kind of reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,16 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SoundFormat:
+    """How sound is sampled."""
+
+    sample_rate: int
+    """Samples a second."""
+    channels: int
+    """1 or 2."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """A loaded model, as requests are checked against it."""
 
@@ -117,7 +128,7 @@ class ModelInfo:
     aliases: tuple[str, ...]
     kind: str
     task: Task
-    image: ImageUse
+    image: ReferenceUse
     last_image: bool
     """Whether a last frame can be given too."""
     experts: int
@@ -125,10 +136,15 @@ class ModelInfo:
     grid: Grid
     defaults: ModelDefaults
     limits: ModelLimits
-    audio: bool = False
-    """Whether it takes a sound."""
-    video: bool = False
-    """Whether it takes a film."""
+    audio: ReferenceUse = "none"
+    """Its use of a sound."""
+    audio_format: SoundFormat | None = None
+    """What the sound of a reference is converted to before the model gets it; None: its own rate, and two
+    channels at most."""
+    video: ReferenceUse = "none"
+    """Its use of a film."""
+    sound: SoundFormat | None = None
+    """What it makes beside pictures; None: its videos are silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +191,21 @@ class Chunk:
     output: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The sound of one output, all of it at once, from the first picture on.
+
+    `samples`: float tensor (channels, N), nominally in [-1, 1], on any device, of `ModelInfo.sound`'s rate
+    and channels. It is cut, or padded with silence, to the length of the pictures. One for each output of a
+    model with sound: before, among or after the chunks of that output, and before those of the next one.
+    First is best: only then are the first pictures of a live stream heard at once.
+    """
+
+    samples: torch.Tensor
+    sample_rate: int
+    output: int = 0
+
+
 class Control(Protocol):
     """The driver's side of a running generation."""
 
@@ -193,8 +224,10 @@ class Pipeline(Protocol):
 
     info: ModelInfo
 
-    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
         """Make `params.num_outputs` videos, yielding chunks while later ones still decode.
+
+        A model with `info.sound` also yields a `Sound` for each of them.
 
         A generator that is closed before its end lets go of the device.
 

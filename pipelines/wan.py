@@ -15,10 +15,10 @@ from pipelines.base import (
     Control,
     GenerationParams,
     Grid,
-    ImageUse,
     ModelConfig,
     ModelDefaults,
     ModelInfo,
+    ReferenceUse,
     Task,
 )
 from pipelines.dummy import dummy_pipeline
@@ -45,7 +45,7 @@ _WARM_VIDEO = 9
 
 logger = logging.getLogger(__name__)
 
-_IMAGE_USE: dict[Task, ImageUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
+_IMAGE_USE: dict[Task, ReferenceUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
 
 
 def load_wan(config: ModelConfig, device: str) -> Wan:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from encoding import options
 from encoding.errors import InvalidOption
 from encoding.formats import ALIASES, FORMATS, Format
-from pipelines.base import GenerationParams, ModelDefaults, ModelInfo
+from pipelines.base import GenerationParams, ModelDefaults, ModelInfo, SoundFormat
 from server.echo import shown
 from server.engine.base import Capabilities
 from server.errors import BadField, MissingField, ModelNotFound
@@ -45,6 +45,8 @@ class Resolved:
     stream: bool
     codec: str | None = None
     """FFmpeg's name of the encoder whose options these are; None for raw frames."""
+    sound: SoundFormat | None = None
+    """What the model makes beside the pictures; None: the video is silent."""
 
 
 def resolve(request: VideoGenerationRequest, capabilities: Capabilities, settings: Settings) -> Resolved:
@@ -56,7 +58,7 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     """
     info = find_model(request, capabilities)
     _check_references(request, info)
-    output = _format(request, capabilities)
+    output = _format(request, info, capabilities)
     fps = _or(request.fps, info.defaults.fps)
     params = _params(request, info, fps, settings)
     _check_work(params, request, info)
@@ -70,6 +72,7 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
         response_format=_response_format(request, settings),
         stream=_stream(request, output),
         codec=codec,
+        sound=info.sound,
     )
 
 
@@ -147,13 +150,16 @@ def find_model(request: VideoGenerationRequest, capabilities: Capabilities) -> M
 
 
 def _check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
-    for field, taken in (("audio_reference", info.audio), ("video_reference", info.video)):
-        if getattr(request, field) is not None and not taken:
-            raise BadField(field, f"is not allowed; {info.id} takes none")
-    if request.input_reference is None and info.image == "required":
-        raise MissingField("input_reference", f"is required; {info.id} starts from a picture")
-    if request.input_reference is not None and info.image == "none":
-        raise BadField("input_reference", f"is not allowed; {info.id} takes text alone")
+    for field, use, noun in (
+        ("input_reference", info.image, "picture"),
+        ("audio_reference", info.audio, "sound"),
+        ("video_reference", info.video, "film"),
+    ):
+        given = getattr(request, field) is not None
+        if given and use == "none":
+            raise BadField(field, f"is not allowed; {info.id} takes no {noun}")
+        if not given and use == "required":
+            raise MissingField(field, f"is required; {info.id} starts from a {noun}")
     if request.last_image is not None and not info.last_image:
         raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture")
     if request.last_image is not None and request.input_reference is None:
@@ -228,7 +234,7 @@ def _num_frames(request: VideoGenerationRequest, info: ModelInfo, fps: Fraction)
     return frames
 
 
-def _format(request: VideoGenerationRequest, capabilities: Capabilities) -> Format:
+def _format(request: VideoGenerationRequest, info: ModelInfo, capabilities: Capabilities) -> Format:
     given = _or(request.output_format, "auto")
     output = FORMATS.get(ALIASES.get(given, given))
     if output is None:
@@ -238,6 +244,10 @@ def _format(request: VideoGenerationRequest, capabilities: Capabilities) -> Form
     if output.name not in capabilities.formats:
         there = ", ".join(capabilities.formats)
         raise BadField("output_format", f"{shown(given)} cannot be made on this server; there are {there}")
+    if info.sound is not None and output.name not in capabilities.sound_formats:
+        there = ", ".join(capabilities.sound_formats)
+        problem = f"{shown(given)} cannot be made with sound on this server, as {info.id} does"
+        raise BadField("output_format", f"{problem}; there are {there}")
     return output
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from encoding.base import OutputSpec
+from encoding.base import AudioSpec, OutputSpec
 from server.artifacts import JobFolders
 from server.engine.base import EngineTask
 from server.jobs import Job
@@ -14,7 +14,7 @@ from server.params import Resolved
 
 def output_of(resolved: Resolved, path: Path) -> OutputSpec:
     """One file of what was asked for."""
-    params = resolved.params
+    params, sound = resolved.params, resolved.sound
     return OutputSpec(
         path=path,
         format=resolved.format,
@@ -24,6 +24,7 @@ def output_of(resolved: Resolved, path: Path) -> OutputSpec:
         fps=resolved.fps,
         codec_options=resolved.codec_options,
         codec=resolved.codec,
+        audio=None if sound is None else AudioSpec(sound.sample_rate, sound.channels),
     )
 
 

@@ -34,6 +34,8 @@ class Capabilities:
     """Keys of `encoding.formats.FORMATS` whose encoder was found."""
     mp4_codecs: tuple[str, ...] = ()
     """The encoders of MP4 that work there."""
+    sound_formats: tuple[str, ...] = ()
+    """Those of `formats` that can be made with sound."""
 
 
 @dataclass(frozen=True, slots=True)

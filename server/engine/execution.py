@@ -10,10 +10,10 @@ from concurrent.futures import CancelledError, Future
 from contextlib import closing
 from itertools import groupby
 
-from encoding.base import Artifact, Sink
+from encoding.base import Artifact, OutputSpec, Sink
 from encoding.formats import open_sink
 from encoding.probe import try_spec
-from pipelines.base import Pipeline, Stage
+from pipelines.base import Chunk, Pipeline, Sound, Stage
 from pipelines.errors import BadOutput, Cancelled
 from server.engine.base import (
     DeviceFree,
@@ -144,16 +144,23 @@ class Execution:
             try_spec(spec)
             self._control.check()
         # Closed here, and not when it is collected: the device is said to be free after this.
-        with closing(pipeline.generate(self.task.params, self._control)) as chunks:
-            for output, group in groupby(chunks, key=lambda chunk: chunk.output):
+        with closing(pipeline.generate(self.task.params, self._control)) as made:
+            for output, parts in groupby(made, key=lambda part: part.output):
                 live = self._live if self.task.live and output == 0 else None
-                with open_sink(self.task.outputs[output], live) as sink:
+                with open_sink(self._spec(output), live) as sink:
                     self._sinks.append(sink)
-                    for chunk in group:
-                        sink.write(chunk.frames)
+                    for part in parts:
+                        _write(sink, part)
         self._control.check()  # a cancel between the last chunk and here
         if len(self._sinks) < len(self.task.outputs):
             raise BadOutput(f"{len(self._sinks)} videos were made, {len(self.task.outputs)} are wanted")
+
+    def _spec(self, output: int) -> OutputSpec:
+        """What the next output is, which a pipeline says is this one."""
+        due, wanted = len(self._sinks), len(self.task.outputs)
+        if output != due or due == wanted:
+            raise BadOutput(f"output {output} came where {due} was due, of {wanted}")
+        return self.task.outputs[output]
 
     def _progress(self, stage: Stage, step: int, steps: int, cost: float) -> None:
         for sink in self._sinks:
@@ -208,3 +215,11 @@ class Execution:
             logger.error("job failed", exc_info=error, extra=known)
         self._ended(job_id)
         self._send(Failed(job_id, code, message, victim and code != "cancelled"))
+
+
+def _write(sink: Sink, part: Chunk | Sound) -> None:
+    match part:
+        case Sound(samples, sample_rate):
+            sink.write_sound(samples, sample_rate)
+        case Chunk(frames):
+            sink.write(frames)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from encoding.errors import EncodingError
-from encoding.probe import available_codecs, available_formats, try_codec
+from encoding.probe import available_codecs, available_formats, available_sound_formats, try_codec
 from pipelines.base import Pipeline
 from pipelines.errors import LoadFailed
 from pipelines.registry import load
@@ -187,6 +187,7 @@ def _capabilities(device: Device, pipelines: dict[str, Pipeline]) -> Capabilitie
         device=device.label,
         models=models,
         formats=available_formats(),
+        sound_formats=available_sound_formats(),
         mp4_codecs=available_codecs("mp4"),
     )
 

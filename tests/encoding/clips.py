@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 
 import torch
 
-from encoding.base import Artifact, OutputSpec
+from encoding.base import Artifact, AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
 
@@ -50,20 +51,43 @@ def describe(
     options: Mapping[str, str] | None = None,
     max_pending_bytes: int = 2**26,
     codec: str | None = None,
+    audio: AudioSpec | None = None,
 ) -> OutputSpec:
     """The file at `path`, of the format its suffix says, with the service's options if none are given."""
     name = path.suffix.removeprefix(".")
     if options is None:
         options = resolve(codec or FORMATS[name].codec, None, present=False)
     _, frames, height, width = clip.shape
-    return OutputSpec(path, name, width, height, frames, fps, options, max_pending_bytes, codec)
+    return OutputSpec(path, name, width, height, frames, fps, options, max_pending_bytes, codec, audio)
+
+
+def tones(rate: int, channels: int, seconds: float) -> torch.Tensor:
+    """Sound (channels, N): in each second another note, 440 Hz and 330 Hz higher in the second channel."""
+    now = torch.arange(round(rate * seconds), dtype=torch.float64) / rate
+    hertz = torch.tensor([440.0, 770.0])[:channels, None] * (1 + now.floor() % 3)
+    return (0.5 * torch.sin(2 * math.pi * hertz * now)).float()
 
 
 def encode(
-    spec: OutputSpec, clip: torch.Tensor, chunk: int = 4, live: Callable[[bytes], None] | None = None
+    spec: OutputSpec,
+    clip: torch.Tensor,
+    chunk: int = 4,
+    live: Callable[[bytes], None] | None = None,
+    sound: torch.Tensor | None = None,
+    sound_at: int = 0,
 ) -> Artifact:
-    """Write `clip` in chunks and wait for the file."""
+    """Write `clip` in chunks, and `sound` once `sound_at` frames are written; wait for the file."""
     with open_sink(spec, live) as sink:
+        written = 0
         for frames in chunks(clip, chunk):
+            if (
+                sound is not None
+                and spec.audio is not None
+                and written <= sound_at < written + frames.shape[1]
+            ):
+                sink.write_sound(sound, spec.audio.sample_rate)
             sink.write(frames)
+            written += frames.shape[1]
+        if sound is not None and spec.audio is not None and sound_at >= written:
+            sink.write_sound(sound, spec.audio.sample_rate)
     return sink.close()

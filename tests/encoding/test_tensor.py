@@ -15,7 +15,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from tests.encoding.clips import FILM, describe, encode, smooth
+from encoding.base import AudioSpec
+from tests.encoding.clips import FILM, describe, encode, smooth, tones
 from tests.encoding.judge import psnr, watch
 
 
@@ -102,6 +103,43 @@ def test_the_mp4_shows_what_the_pt_holds(tmp_path: Path) -> None:
     frames = torch.load(encode(describe(tmp_path / "clip.pt", clip), clip).path, weights_only=True)["frames"]
     video = watch(encode(describe(tmp_path / "clip.mp4", clip), clip).path)
     assert psnr(video.rgb, np.asarray(frames)) > 38
+
+
+@pytest.mark.parametrize("at", [0, 4, 9])
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 9.0])
+def test_sound_stands_beside_the_frames(tmp_path: Path, seconds: float, at: int) -> None:
+    """As it was given, cut or with silence to the length of the frames, before, among and after them."""
+    levels, clip = picture(9, 7, 5)
+    sound = tones(44_100, 2, seconds)
+    wanted = torch.zeros(2, 16_554)  # 9 frames at 23.976 a second
+    wanted[:, : sound.shape[1]] = sound[:, :16_554]
+    for suffix in (".pt", ".safetensors"):
+        spec = describe(tmp_path / f"clip{suffix}", clip, audio=AudioSpec(44_100, 2))
+        artifact = encode(spec, clip, sound=sound, sound_at=at)
+        assert artifact.audio == AudioSpec(44_100, 2)
+    loaded = torch.load(tmp_path / "clip.pt", weights_only=True)
+    assert (set(loaded), loaded["sample_rate"]) == ({"frames", "fps", "audio", "sample_rate"}, 44_100)
+    with safe_open(str(tmp_path / "clip.safetensors"), framework="pt") as file:
+        assert (set(file.keys()), file.metadata()["sample_rate"]) == ({"frames", "audio"}, "44100")
+    for tensors in (loaded, load_file(tmp_path / "clip.safetensors")):
+        assert tensors["audio"].dtype == torch.float32
+        assert torch.equal(tensors["audio"], wanted)
+        assert torch.equal(tensors["frames"], levels)
+
+
+def test_a_pt_file_with_sound_is_what_torch_would_have_saved(tmp_path: Path) -> None:
+    """The checksums of both tensors included."""
+    levels, clip = picture(9, 60, 100)
+    sound = tones(16_000, 1, 0.3)
+    spec = describe(tmp_path / "clip.pt", clip, Fraction(30), audio=AudioSpec(16_000, 1))
+    path = encode(spec, clip, sound=sound, sound_at=4).path
+    with (tmp_path / "saved.pt").open("wb") as file:
+        torch.save({"frames": levels, "fps": 30.0, "audio": sound, "sample_rate": 16_000}, file)
+    with zipfile.ZipFile(path) as ours, zipfile.ZipFile(tmp_path / "saved.pt") as theirs:
+        assert ours.testzip() is None
+        assert ours.namelist() == theirs.namelist()
+        differing = [name for name in ours.namelist() if ours.read(name) != theirs.read(name)]
+    assert differing in ([], ["archive/.data/serialization_id"])
 
 
 MEASURE = """

@@ -29,7 +29,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pipelines.registry
-from pipelines.base import Chunk, Control, GenerationParams, ModelConfig, Pipeline, Stage
+from pipelines.base import Chunk, Control, GenerationParams, ModelConfig, Pipeline, Sound, Stage
 
 PROMPT = re.compile(
     r"fault:(?P<kind>\w+)(=(?P<value>[\d.]+))?(@((?P<stage>[a-z]+):)?(?P<step>\d+))?( once:(?P<once>\S+))?"
@@ -93,7 +93,7 @@ class Faulty:
         self._pipeline = pipeline
         self.info = pipeline.info
 
-    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
         fault = fault_of(params.prompt)
         if fault is not None and fault.kind == "nan" and fault.is_due():
             _spoil_next_latents()

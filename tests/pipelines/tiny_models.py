@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import pipelines.tiny_wan
-from pipelines.base import GenerationParams, ModelConfig, ModelLimits, Pipeline, Stage
+from pipelines.base import Chunk, GenerationParams, ModelConfig, ModelLimits, Pipeline, Stage
 from pipelines.errors import Cancelled
 
 TINY = Path(pipelines.tiny_wan.__file__).parent
@@ -83,5 +83,6 @@ def params_for(model: Pipeline, **changes: object) -> GenerationParams:
 
 def frames_of(model: Pipeline, wanted: GenerationParams, output: int = 0) -> torch.Tensor:
     """All frames (3, T, H, W) of one output."""
-    chunks = list(model.generate(wanted, Recorder()))
+    parts = list(model.generate(wanted, Recorder()))
+    chunks = [part for part in parts if isinstance(part, Chunk)]
     return torch.cat([chunk.frames for chunk in chunks if chunk.output == output], dim=1)

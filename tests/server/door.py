@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pipelines.base import Grid, ImageUse, ModelDefaults, ModelInfo, ModelLimits, Task
+from pipelines.base import Grid, ModelDefaults, ModelInfo, ModelLimits, ReferenceUse, Task
 from server import error_answers
 from server.engine.base import Capabilities
 from server.model_settings import LimitSettings, ModelSettings
@@ -36,7 +36,7 @@ Part = tuple[str, str | File]
 def model(
     name: str,
     task: Task,
-    image: ImageUse,
+    image: ReferenceUse,
     *,
     experts: int = 2,
     fps: int = 16,

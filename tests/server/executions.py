@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from encoding.base import OutputSpec
-from pipelines.base import Chunk, Control, GenerationParams, ModelInfo, Pipeline, Stage
+from pipelines.base import Chunk, Control, GenerationParams, ModelInfo, Pipeline, Sound, Stage
 from server.engine.base import EngineTask, Failed, Finished, JobEvent, Progress
 from server.engine.execution import Execution
 from tests.server.scripted import resolved
@@ -33,14 +33,27 @@ class Clip:
 
     info: ModelInfo
 
-    def __init__(self, before: Callable[[int], None] = lambda _: None, value: float = 0.0) -> None:
+    def __init__(
+        self,
+        before: Callable[[int], None] = lambda _: None,
+        value: float = 0.0,
+        sound: torch.Tensor | None = None,
+        sound_at: int = 0,
+    ) -> None:
+        """`sound`, at 16 kHz, is given for each output before its frame number `sound_at`."""
         self._before = before
         self._value = value
+        self._sound = sound
+        self._sound_at = sound_at
 
-    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
         for output in range(params.num_outputs):
             control.progress("denoise", output, params.num_outputs)
-            for frame in range(FRAMES):
+            for frame in range(FRAMES + 1):
+                if self._sound is not None and frame == self._sound_at:
+                    yield Sound(self._sound, 16_000, output)
+                if frame == FRAMES:
+                    break
                 self._before(frame)
                 control.progress("decode", frame, FRAMES)
                 yield Chunk(torch.full((3, 1, params.height, params.width), self._value), output)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
 import av.error
 import pytest
+import torch
 
 import encoding.part
+from encoding.base import AudioSpec
+from pipelines.base import Chunk, Control, GenerationParams, Sound
 from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
 from server.engine.base import DeviceFree, Failed, Finished, Fragment, Progress, Started
 from tests.server.executions import FRAMES, Clip, Run
@@ -156,6 +159,50 @@ def test_an_output_that_was_not_made(tmp_path: Path) -> None:
     last = run(Clip())
     assert isinstance(last, Failed)
     assert last.code == "internal_error"
+
+
+@pytest.mark.parametrize("at", [0, 4, FRAMES])
+def test_sound_goes_to_the_file_of_its_output(tmp_path: Path, at: int) -> None:
+    """Before, among and after the frames of each of two outputs."""
+    run = Run(tmp_path, num_outputs=2)
+    outputs = tuple(
+        replace(spec, path=spec.path.with_suffix(".pt"), format="pt", audio=AudioSpec(16_000, 1))
+        for spec in run.task.outputs
+    )
+    run.execution.task = replace(run.task, outputs=outputs)
+    last = run(Clip(sound=torch.full((1, 9_000), 0.5), sound_at=at))
+    assert isinstance(last, Finished)
+    for artifact in last.artifacts:
+        heard = torch.load(artifact.path, weights_only=True)["audio"]
+        assert torch.equal(heard, torch.full((1, 9_000), 0.5))  # 9 frames at 16 a second
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_sound_that_is_not_as_announced(tmp_path: Path, announced: bool) -> None:
+    """A model that says it is silent and is not, or the other way round, fails its job and leaves no file."""
+    run = Run(tmp_path)
+    audio = AudioSpec(16_000, 1) if announced else None
+    spec = replace(run.task.outputs[0], path=tmp_path / "video.pt", format="pt", audio=audio)
+    run.execution.task = replace(run.task, outputs=(spec,))
+    last = run(Clip(sound=None if announced else torch.zeros(1, 100)))
+    assert isinstance(last, Failed)
+    assert (last.code, last.message.split(":")[0]) == ("encoding_failed", "sound")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("first", [1, -1])
+def test_outputs_in_another_order(tmp_path: Path, first: int) -> None:
+    """A pipeline that begins with another output than is due is an error of ours."""
+
+    class Astray(Clip):
+        def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
+            for part in super().generate(params, control):
+                yield replace(part, output=part.output + first)
+
+    last = Run(tmp_path, num_outputs=2)(Astray())
+    assert isinstance(last, Failed)
+    assert last.code == "internal_error"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_frames_that_are_not_finite(tmp_path: Path) -> None:
