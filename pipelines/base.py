@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -19,14 +19,20 @@ ReferenceUse = Literal["none", "optional", "required"]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The sizes a model can make: frames `temporal · k + 1`, sides a multiple of `spatial` pixels."""
+    """What a model can make: frames `temporal · k + offset`, sides a multiple of `spatial` pixels."""
 
     temporal: int
     spatial: int
+    offset: int = 1
+    least_frames: int = 1
+    """The shortest video that it makes; a shorter one is cut out of that."""
+    fps: Fraction | None = None
+    """The frame rate of a model that knows only one; None: its frames may be shown at any."""
 
     def frames(self, wanted: int) -> int:
         """The smallest frame count on the grid that is at least `wanted` (≥ 1)."""
-        return -(-(wanted - 1) // self.temporal) * self.temporal + 1
+        steps = -(-(max(wanted, self.least_frames) - self.offset) // self.temporal)
+        return max(steps, 0) * self.temporal + self.offset
 
     def side(self, wanted: int) -> int:
         """The smallest side on the grid, in pixels, that is at least `wanted` (≥ 1)."""
@@ -37,7 +43,7 @@ class Grid:
 class ModelDefaults:
     """What a request that names only a prompt gets. Sizes in pixels, `fps` in frames per second.
 
-    `guidance_scale_2` and `boundary_ratio` are None on a model with one expert.
+    None, and an empty `negative_prompt`, stand where the model has no use for a field (`ModelInfo.unused`).
     """
 
     width: int
@@ -45,12 +51,12 @@ class ModelDefaults:
     num_frames: int
     fps: Fraction
     num_inference_steps: int
-    guidance_scale: float
+    guidance_scale: float | None
     guidance_scale_2: float | None
     boundary_ratio: float | None
     flow_shift: float
     negative_prompt: str
-    max_sequence_length: int
+    max_sequence_length: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +101,14 @@ class ModelConfig:
     num_frames: int
     fps: Fraction
     num_inference_steps: int
-    guidance_scale: float
     limits: ModelLimits
+    guidance_scale: float | None = None
     aliases: tuple[str, ...] = ()
     guidance_scale_2: float | None = None
     boundary_ratio: float | None = None
     flow_shift: float | None = None
     negative_prompt: str | None = None
-    max_sequence_length: int = 512
+    max_sequence_length: int | None = None
     offload: Literal["none", "model"] = "none"
     """`model` keeps components on the host and moves each to the device for its turn."""
     load_format: Literal["auto", "dummy"] = "auto"
@@ -131,8 +137,6 @@ class ModelInfo:
     image: ReferenceUse
     last_image: bool
     """Whether a last frame can be given too."""
-    experts: int
-    """1, or 2 where `guidance_scale_2` and `boundary_ratio` have a meaning."""
     grid: Grid
     defaults: ModelDefaults
     limits: ModelLimits
@@ -145,6 +149,8 @@ class ModelInfo:
     """Its use of a film."""
     sound: SoundFormat | None = None
     """What it makes beside pictures; None: its videos are silent."""
+    unused: Mapping[str, str] = field(default_factory=dict)
+    """Fields of a request without a meaning for it, and why: words that follow the model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +171,11 @@ class GenerationParams:
     num_frames: int
     seed: int
     num_inference_steps: int
-    guidance_scale: float
+    guidance_scale: float | None
     guidance_scale_2: float | None
     boundary_ratio: float | None
     flow_shift: float
-    max_sequence_length: int
+    max_sequence_length: int | None
     num_outputs: int = 1
     image: Path | None = None
     last_image: Path | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from diffusers import DiffusionPipeline
@@ -37,11 +37,18 @@ NEGATIVE_PROMPT = (
 )
 """The official text of Wan 2.2's `sample_neg_prompt`."""
 
+MAX_SEQUENCE_LENGTH = 512
+"""Tokens that the text encoder was used with."""
+
+_ONE_EXPERT = dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert, it needs two")
+
 _WARM_FRAMES = 6
 """A first latent frame, a whole step or two, and one that is not whole."""
 
 _WARM_VIDEO = 9
 """Frames: one, and two steps of the encoder."""
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -153,8 +160,9 @@ class Wan:
         return load_fixed(params.latents, params.num_outputs, shape)
 
     def _experts(self, params: GenerationParams) -> Experts:
+        assert params.guidance_scale is not None
         high = Expert(self._pipe.transformer, params.guidance_scale)
-        if self.info.experts == 1:
+        if not _has_two_experts(self._pipe):
             return Experts(high, None, 0)
         assert params.guidance_scale_2 is not None
         assert params.boundary_ratio is not None
@@ -223,7 +231,6 @@ class Wan:
 
 def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
     task = _task(pipe, config)
-    experts = 2 if pipe.config.boundary_ratio is not None else 1
     patch = pipe.transformer.config.patch_size
     vae = pipe.vae.config
     return ModelInfo(
@@ -233,21 +240,27 @@ def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
         task=task,
         image=_IMAGE_USE[task],
         last_image=task == "i2v",
-        experts=experts,
         grid=Grid(temporal=vae.scale_factor_temporal, spatial=vae.scale_factor_spatial * patch[1]),
-        defaults=_defaults(pipe, config, experts),
+        defaults=_defaults(pipe, config),
         limits=config.limits,
+        unused={} if _has_two_experts(pipe) else _ONE_EXPERT,
     )
 
 
-def _defaults(pipe: Any, config: ModelConfig, experts: int) -> ModelDefaults:
+def _has_two_experts(pipe: Any) -> bool:
+    return pipe.config.boundary_ratio is not None
+
+
+def _defaults(pipe: Any, config: ModelConfig) -> ModelDefaults:
     scheduler = pipe.scheduler.config
-    low, boundary = config.guidance_scale_2, config.boundary_ratio
-    if experts == 1 and (low is not None or boundary is not None):
+    low, boundary, two = config.guidance_scale_2, config.boundary_ratio, _has_two_experts(pipe)
+    if config.guidance_scale is None:
+        raise LoadFailed(f"model {config.id}: guidance_scale is missing; the checkpoint does not tell it")
+    if not two and (low is not None or boundary is not None):
         raise LoadFailed(
             f"model {config.id}: guidance_scale_2 and boundary_ratio need two experts; it has one"
         )
-    if experts == 2:
+    if two:
         low = config.guidance_scale if low is None else low
         boundary = pipe.config.boundary_ratio if boundary is None else boundary
     shift = scheduler.get("flow_shift", scheduler.get("shift"))
@@ -260,7 +273,11 @@ def _defaults(pipe: Any, config: ModelConfig, experts: int) -> ModelDefaults:
         guidance_scale=config.guidance_scale,
         guidance_scale_2=low,
         boundary_ratio=boundary,
-        flow_shift=shift if config.flow_shift is None else config.flow_shift,
-        negative_prompt=NEGATIVE_PROMPT if config.negative_prompt is None else config.negative_prompt,
-        max_sequence_length=config.max_sequence_length,
+        flow_shift=_or(config.flow_shift, shift),
+        negative_prompt=_or(config.negative_prompt, NEGATIVE_PROMPT),
+        max_sequence_length=_or(config.max_sequence_length, MAX_SEQUENCE_LENGTH),
     )
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value

@@ -42,7 +42,10 @@ class Video(Wire):
     fps: Rate = Field(description="exact: a number, or text such as `24000/1001`", examples=[16])
     seed: int = Field(description="the one given, or the one drawn", examples=[7])
     num_inference_steps: int = Field(description="denoising steps", examples=[40])
-    guidance_scale: float = Field(description="of the high-noise expert where there are two", examples=[4.0])
+    guidance_scale: float | None = Field(
+        description="of the high-noise expert where there are two; null on a model without guidance",
+        examples=[4.0],
+    )
     guidance_scale_2: float | None = Field(
         None, description="of the low-noise expert; null on a model with one", examples=[3.0]
     )
@@ -122,12 +125,14 @@ class ModelDefaultsBody(Wire):
     num_frames: int = Field(examples=[81])
     fps: Rate = Field(examples=[16])
     num_inference_steps: int = Field(examples=[40])
-    guidance_scale: float = Field(examples=[4.0])
+    guidance_scale: float | None = Field(description="null on a model without guidance", examples=[4.0])
     guidance_scale_2: float | None = Field(description="null on a model with one expert", examples=[3.0])
     boundary_ratio: float | None = Field(description="null on a model with one expert", examples=[0.875])
     flow_shift: float = Field(examples=[12.0])
     negative_prompt: str = Field(description="the model's official text", examples=["blurry, distorted"])
-    max_sequence_length: int = Field(description="tokens", examples=[512])
+    max_sequence_length: int | None = Field(
+        description="tokens; null where prompts are neither cut nor padded", examples=[512]
+    )
 
 
 class ModelLimitsBody(Wire):
@@ -157,6 +162,10 @@ class ModelCard(Wire):
     )
     defaults: ModelDefaultsBody
     limits: ModelLimitsBody
+    unused: dict[str, str] = Field(
+        description="fields without a meaning for it, which are refused, and why",
+        examples=[{"boundary_ratio": "has one expert, it needs two"}],
+    )
 
 
 class ModelList(Wire):

@@ -64,12 +64,16 @@ class ModelSettings(Section):
     num_frames: int = Field(ge=1, description="default number of frames")
     fps: Annotated[Fraction, BeforeValidator(_exact_rate)] = Field(description="default frame rate")
     num_inference_steps: int = Field(ge=1, le=200, description="default number of denoising steps")
-    guidance_scale: float = Field(ge=0, le=20, description="default guidance (of the high-noise expert)")
+    guidance_scale: float | None = Field(
+        None, ge=0, le=20, description="default guidance (of the high-noise expert); needed unless distilled"
+    )
     guidance_scale_2: float | None = Field(None, ge=0, le=20, description="its default, low-noise expert")
     boundary_ratio: float | None = Field(None, ge=0, le=1, description="where the experts change over")
     flow_shift: float | None = Field(None, gt=0, le=30, description="default shift of the noise schedule")
     negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
-    max_sequence_length: int = Field(512, ge=1, le=512, description="default prompt length in tokens")
+    max_sequence_length: int | None = Field(
+        None, ge=1, le=512, description="default prompt length in tokens; null: 512, or no bound"
+    )
     offload: Literal["none", "model"] = Field("none", description="`model` keeps idle components on the host")
     load_format: Literal["auto", "dummy"] = Field(
         "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"

@@ -57,9 +57,10 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
         BadField: a value that this model or this server does not allow.
     """
     info = find_model(request, capabilities)
+    _check_unused(request, info)
     _check_references(request, info)
     output = _format(request, info, capabilities)
-    fps = _or(request.fps, info.defaults.fps)
+    fps = _fps(request, info)
     params = _params(request, info, fps, settings)
     _check_work(params, request, info)
     codec = settings.encoding.mp4_codec if output.name == "mp4" else output.codec
@@ -79,7 +80,6 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
 def _params(
     request: VideoGenerationRequest, info: ModelInfo, fps: Fraction, settings: Settings
 ) -> GenerationParams:
-    _check_experts(request, info)
     defaults = info.defaults
     width, height = _size(request, info)
     return GenerationParams(
@@ -166,11 +166,11 @@ def _check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
         raise BadField("last_image", "is not allowed without input_reference")
 
 
-def _check_experts(request: VideoGenerationRequest, info: ModelInfo) -> None:
-    for field in ("guidance_scale_2", "boundary_ratio"):
+def _check_unused(request: VideoGenerationRequest, info: ModelInfo) -> None:
+    for field, why in info.unused.items():
         value = getattr(request, field)
-        if value is not None and info.experts == 1:
-            raise BadField(field, f"{shown(value)} is not allowed; {info.id} has one expert, it needs two")
+        if value not in (None, ""):
+            raise BadField(field, f"{shown(value)} is not allowed; {info.id} {why}")
 
 
 def _size(request: VideoGenerationRequest, info: ModelInfo) -> tuple[int, int]:
@@ -214,6 +214,15 @@ def _sides(request: VideoGenerationRequest) -> tuple[int, int] | None:
     if request.width is None:
         raise BadField("height", f"{request.height} needs a width beside it")
     return request.width, request.height
+
+
+def _fps(request: VideoGenerationRequest, info: ModelInfo) -> Fraction:
+    fps, only = _or(request.fps, info.defaults.fps), info.grid.fps
+    if only is not None and fps != only:
+        raise BadField(
+            "fps", f"{rate_on_wire(fps)} is not allowed; {info.id} makes {rate_on_wire(only)} frames a second"
+        )
+    return fps
 
 
 def _num_frames(request: VideoGenerationRequest, info: ModelInfo, fps: Fraction) -> int:

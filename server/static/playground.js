@@ -61,10 +61,11 @@ function showModel() {
   const defaults = { ...model.defaults, size: `${model.defaults.width}x${model.defaults.height}` };
   for (const field of form.elements) {
     if (field.tagName === "INPUT" && field.name in defaults) field.placeholder = defaults[field.name] ?? "";
+    const label = field.closest("label");
+    if (label) label.hidden = field.name in model.unused;
   }
   find("picture").hidden = model.task === "t2v";
   form.elements.input_reference.required = model.task === "i2v";
-  for (const label of document.querySelectorAll(".experts")) label.hidden = model.defaults.boundary_ratio === null;
 }
 
 async function submit(event) {

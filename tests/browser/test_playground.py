@@ -109,7 +109,7 @@ def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
     make(page)
     expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
     page.get_by_label("Model").select_option("tiny-wan-ti2v")
-    expect(page.locator(".experts").first).to_be_hidden()
+    expect(page.locator("#request [name=guidance_scale_2]")).to_be_hidden()
 
 
 def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:

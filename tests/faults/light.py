@@ -22,7 +22,6 @@ class Light:
             task="t2v",
             image="none",
             last_image=False,
-            experts=1,
             grid=Grid(4, 16),
             defaults=defaults,
             limits=config.limits,

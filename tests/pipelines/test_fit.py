@@ -20,6 +20,14 @@ def test_frames_grow_to_the_next_grid_point(wanted: int, made: int) -> None:
     assert Grid(temporal=4, spatial=16).frames(wanted) == made
 
 
+@pytest.mark.parametrize(
+    ("wanted", "made"), [(1, 124), (124, 124), (125, 141), (141, 141), (240, 243), (345, 345)]
+)
+def test_frames_of_another_grid(wanted: int, made: int) -> None:
+    """MiniMax-H3 makes 17k + 5 frames, five seconds of 24 at the least."""
+    assert Grid(temporal=17, spatial=32, offset=5, least_frames=120).frames(wanted) == made
+
+
 @pytest.mark.parametrize(("wanted", "made"), [(2, 16), (16, 16), (18, 32), (60, 64), (100, 112), (832, 832)])
 def test_sides_grow_to_the_next_grid_point(wanted: int, made: int) -> None:
     """Sides are a multiple of the grid's: the smallest that is enough."""

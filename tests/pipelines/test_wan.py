@@ -263,9 +263,10 @@ def test_progress_is_told_for_each_step_and_chunk(t2v: Wan, params: Make) -> Non
 
 def test_what_a_loaded_model_says_of_itself(t2v: Wan, i2v: Wan, ti2v: Wan) -> None:
     """Task, pictures, experts, grid and the defaults that come from the checkpoint."""
-    assert (t2v.info.task, t2v.info.image, t2v.info.experts, t2v.info.grid.spatial) == ("t2v", "none", 2, 16)
+    assert (t2v.info.task, t2v.info.image, t2v.info.unused, t2v.info.grid.spatial) == ("t2v", "none", {}, 16)
     assert (i2v.info.task, i2v.info.image, i2v.info.last_image) == ("i2v", "required", True)
-    assert (ti2v.info.task, ti2v.info.image, ti2v.info.experts) == ("ti2v", "optional", 1)
+    assert (ti2v.info.task, ti2v.info.image) == ("ti2v", "optional")
+    assert set(ti2v.info.unused) == {"guidance_scale_2", "boundary_ratio"}
     assert ti2v.info.grid.spatial == 32
     assert (t2v.info.defaults.boundary_ratio, i2v.info.defaults.boundary_ratio) == (0.875, 0.9)
     assert (ti2v.info.defaults.boundary_ratio, ti2v.info.defaults.guidance_scale_2) == (None, None)

@@ -52,7 +52,6 @@ def model(
         task=task,
         image=image,
         last_image=image == "required",
-        experts=experts,
         grid=Grid(temporal=4, spatial=16),
         defaults=ModelDefaults(
             width=160,
@@ -67,6 +66,7 @@ def model(
             negative_prompt=OFFICIAL,
             max_sequence_length=64,
         ),
+        unused={} if two else dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert"),
         limits=ModelLimits(max_pixels=230_400, max_num_frames=161, max_pixel_frame_steps=10**9),
     )
 
