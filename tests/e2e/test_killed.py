@@ -122,6 +122,8 @@ def killed_again_and_again(data: Path, seed: int, variables: Mapping[str, str]) 
                 assert process.poll() is None, log.read_text()
                 time.sleep(0.02)
             if run < KILLS:
+                while run == 1 and not client.contents:  # a file that is to outlive all kills but one
+                    time.sleep(0.02)
                 live_a_while(process, chance)
                 workers += psutil.Process(process.pid).children()
                 continue
@@ -175,4 +177,4 @@ def test_twenty_kills(tmp_path: Path) -> None:
         clients = list(pool.map(killed_again_and_again, folders, range(SERVERS), MODELS))
     assert [problem for client in clients for problem in client.problems] == []
     assert all(client.kept for client in clients)
-    assert any(client.contents for client in clients)
+    assert all(client.contents for client in clients)
