@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from pipelines.wan_vae import cuda
+
 _SOURCE = Path(__file__).with_name("conv.cu")
 _SHARED_BYTES = 232_448
 """Of a multiprocessor, for one block of threads."""
 _TILE_COLUMNS = 16
-_kept_in: list[Path] = []
-
-
-def keep_kernels_in(folder: Path) -> None:
-    """Keep compiled kernels there, ours and triton's, for the next start. Call before any is needed."""
-    if folder not in _kept_in:
-        _kept_in.append(folder)
-    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +211,8 @@ def _launch(
     stream = ctypes.c_void_p(torch.cuda.current_stream(y.device).cuda_stream)
     threads = kernel.groups * 128 + 128
     with torch.cuda.device(y.device):
-        _check(
-            _driver().cuLaunchKernel(
+        cuda.check(
+            cuda.driver().cuLaunchKernel(
                 function, grid, 1, 1, threads, 1, 1, kernel.shared_bytes, stream, arguments, None
             )
         )
@@ -245,8 +237,8 @@ def _cached_map(
     box = (ctypes.c_uint32 * 5)(8, _TILE_COLUMNS + 2, rows, 1, groups)
     steps = (ctypes.c_uint32 * 5)(1, 1, 1, 1, 1)
     bf16, none, promote_256 = 9, 0, 3
-    _check(
-        _driver().cuTensorMapEncodeTiled(
+    cuda.check(
+        cuda.driver().cuTensorMapEncodeTiled(
             ctypes.c_void_p(at),
             bf16,
             5,
@@ -266,79 +258,4 @@ def _cached_map(
 
 @functools.cache
 def _function(kernel: Kernel, device: int) -> ctypes.c_void_p:
-    driver, module, function = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
-    with torch.cuda.device(device):
-        torch.cuda.current_stream().synchronize()  # there is a context now
-        _check(driver.cuModuleLoadData(ctypes.byref(module), _cubin(kernel)))
-        _check(driver.cuModuleGetFunction(ctypes.byref(function), module, b"convolve"))
-        most_shared_bytes = 8
-        _check(driver.cuFuncSetAttribute(function, most_shared_bytes, kernel.shared_bytes))
-    return function
-
-
-def _cubin(kernel: Kernel) -> bytes:
-    """Machine code of `kernel`, kept in the folder of `keep_kernels_in` if there is one."""
-    source = kernel.source().encode()
-    folder = _kept_in[-1] if _kept_in else None
-    kept = None if folder is None else folder / f"conv-{hashlib.sha256(source).hexdigest()[:32]}.cubin"
-    if kept is not None and kept.exists():
-        return kept.read_bytes()
-    code = compiled(source)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(code)
-        part.replace(kept)
-    return code
-
-
-def compiled(source: bytes, architecture: str = "sm_90a") -> bytes:
-    """`source` as machine code.
-
-    Raises:
-        RuntimeError: there is no compiler, or it refuses.
-    """
-    nvrtc = _nvrtc()
-    program = ctypes.c_void_p()
-    _accept(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"conv.cu", 0, None, None))
-    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
-    status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
-    if status != 0:
-        raise RuntimeError(f"conv.cu: {log.value.decode()}")
-    _accept(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
-    code = ctypes.create_string_buffer(size.value)
-    _accept(nvrtc.nvrtcGetCUBIN(program, code))
-    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return code.raw
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
-
-
-@functools.cache
-def _nvrtc() -> ctypes.CDLL:
-    """NVIDIA's run-time compiler, which torch's builds for CUDA bring along."""
-    for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise RuntimeError("NVIDIA's run-time compiler (libnvrtc) was not found")
-
-
-def _check(status: int) -> None:
-    if status != 0:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(status, ctypes.byref(text))
-        raise RuntimeError(f"conv.cu: {(text.value or b'').decode()} ({status})")
-
-
-def _accept(status: int) -> None:
-    if status != 0:
-        raise RuntimeError(f"NVIDIA's run-time compiler: error {status}")
+    return cuda.load_function(kernel.source(), "convolve", kernel.shared_bytes, device)

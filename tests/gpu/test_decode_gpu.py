@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
-from pipelines.wan_vae import StreamingDecoder, conv, encoder, ops
+from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, ops
 from pipelines.wan_vae.conv import Kernel
 from pipelines.wan_vae.memory import needed_bytes, plan
 from tests.pipelines.tiny_models import TINY
@@ -134,11 +134,11 @@ def test_the_estimate_of_memory_holds() -> None:
 @hopper
 def test_compiled_kernels_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second start reads what the first compiled."""
-    monkeypatch.setattr(conv, "_kept_in", [tmp_path])
-    kernel = Kernel(8, 48, 3, 9, 3)
-    code = conv._cubin(kernel)
-    monkeypatch.setattr(conv, "compiled", None)
-    assert conv._cubin(kernel) == code
+    monkeypatch.setattr(cuda, "_kept_in", [tmp_path])
+    source = Kernel(8, 48, 3, 9, 3).source()
+    code = cuda.cubin(source)
+    monkeypatch.setattr(cuda, "compiled", None)
+    assert cuda.cubin(source) == code
     assert len(list(tmp_path.iterdir())) == 1
 
 
