@@ -1,7 +1,7 @@
 """From latents to a closed MP4: our streaming decoder and sink beside diffusers' and vllm-omni's, in one run.
 
     python -m benchmarks.decode [--vae z16] [--size 832x480] [--frames 81] [--repeat 5] [--peer FOLDER]
-                                [--json FILE] [--timeline FILE]
+                                [--chunk N] [--tile 512x512] [--json FILE] [--timeline FILE]
 
 VAEs have the real architectures (`tiny`: the shipped checkpoint; `mid`: a third of z16's channels) and random
 weights, so frames are noise, the encoder's worst case; `mixed` replaces them by gradients with a moving
@@ -17,191 +17,22 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import av
 import torch
 from diffusers import AutoencoderKLWan
 
 import pipelines.tiny_wan
 from benchmarks.architectures import Z48
 from benchmarks.contents import contents
-from benchmarks.peers import PEER_CODEC, Peer, chunked_mp4, load_peer
+from benchmarks.decode_variants import CLIP_FRAMES, Case, defaults, replaced, variants
+from benchmarks.peers import load_peer
 from benchmarks.timeline import Span, draw
-from encoding.base import Artifact, OutputSpec
-from encoding.formats import FORMATS, open_sink
-from encoding.options import resolve
+from encoding.formats import open_sink
 from pipelines.wan_vae import StreamingDecoder
-
-_CLIP_FRAMES = 64
-FPS = 16
-
-
-@dataclass
-class Case:
-    """One VAE with the same weights for everyone, one latent, and where the files go."""
-
-    vae: Any
-    latents: torch.Tensor
-    decoder: StreamingDecoder
-    folder: Path
-    frames: int
-    clip: torch.Tensor
-    """(3, 64, H, W): mixed content for frames to be replaced by, repeated for longer videos."""
-    peer: Peer | None = None
-    lossless: Any = None
-    channels_last: Any = None
-    notes: dict[str, float] = field(default_factory=dict)
-    """What a variant measured besides its time."""
-
-    def spec(self, options: dict[str, str]) -> OutputSpec:
-        scale = self.vae.config.scale_factor_spatial
-        height, width = (side * scale for side in self.latents.shape[3:])
-        path = self.folder / "video.mp4"
-        return OutputSpec(path, "mp4", width, height, self.frames, Fraction(FPS), options)
-
-
-def defaults() -> dict[str, str]:
-    """The service's codec options."""
-    return dict(resolve(FORMATS["mp4"].codec, None, present=False))
-
-
-def diffusers_decode(case: Case) -> None:
-    case.vae.decode(case.latents)
-
-
-def diffusers_then_mp4(case: Case) -> None:
-    """The whole video, then every frame through swscale to the encoder."""
-    spec = case.spec(PEER_CODEC)
-    frames = case.vae.decode(case.latents).sample[0]
-    levels = ((frames.float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-    pixels = levels.permute(1, 2, 3, 0).contiguous().cpu().numpy()
-    with av.open(str(spec.path), "w") as container:
-        stream = container.add_stream("libx264", rate=FPS, options=dict(spec.codec_options))
-        stream.width, stream.height, stream.pix_fmt = spec.width, spec.height, "yuv420p"
-        for picture in pixels:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        container.mux(stream.encode(None))
-
-
-def diffusers_then_export(case: Case) -> None:
-    """As diffusers' users do it."""
-    from diffusers.utils import export_to_video
-
-    frames = case.vae.decode(case.latents).sample[0]
-    pixels = ((frames.float() + 1) / 2).clamp(0, 1).permute(1, 2, 3, 0).cpu().numpy()
-    export_to_video(list(pixels), str(case.folder / "export.mp4"), fps=FPS)
-
-
-def peer_lossless(case: Case) -> None:
-    assert case.peer is not None
-    case.peer.decode(case.lossless, case.latents)
-
-
-def peer_channels_last(case: Case) -> None:
-    assert case.peer is not None
-    case.peer.decode(case.channels_last, case.latents)
-
-
-def peer_lossless_mp4(case: Case) -> None:
-    assert case.peer is not None
-    chunked_mp4(case.peer, case.lossless, case.latents, case.folder / "peer.mp4", FPS)
-
-
-def peer_channels_last_mp4(case: Case) -> None:
-    assert case.peer is not None
-    chunked_mp4(case.peer, case.channels_last, case.latents, case.folder / "peer.mp4", FPS)
-
-
-def our_decode(case: Case) -> None:
-    for _ in case.decoder.decode(case.latents):
-        pass
-
-
-def our_mp4_peer_preset(case: Case) -> None:
-    _to_mp4(case, PEER_CODEC)
-
-
-def our_decode_replaced(case: Case) -> None:
-    """What `mixed` adds to the decode itself."""
-    for _ in _replaced(case):
-        pass
-
-
-def our_mp4(case: Case) -> None:
-    _to_mp4(case, defaults())
-
-
-def our_mp4_mixed(case: Case) -> None:
-    _to_mp4(case, defaults(), mixed=True)
-
-
-def our_mp4_live(case: Case, *, mixed: bool = False) -> None:
-    """With a viewer: notes when the first fragment that plays was sent."""
-    sent: list[float] = []
-    began = time.monotonic()
-
-    def look(data: bytes) -> None:
-        if b"moof" in data[:64] and not sent:
-            sent.append(time.monotonic() - began)
-
-    with open_sink(case.spec(defaults()), look) as sink:
-        for frames in _replaced(case) if mixed else case.decoder.decode(case.latents):
-            sink.write(frames)
-    sink.close()
-    case.notes["first_fragment_seconds"] = sent[0]
-
-
-def our_mp4_live_mixed(case: Case) -> None:
-    our_mp4_live(case, mixed=True)
-
-
-def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> Artifact:
-    with open_sink(case.spec(options)) as sink:
-        for frames in _replaced(case) if mixed else case.decoder.decode(case.latents):
-            sink.write(frames)
-    artifact = sink.close()
-    case.notes["tail_seconds"] = artifact.tail_seconds
-    case.notes["blocked_seconds"] = artifact.blocked_seconds
-    case.notes["megabytes"] = artifact.size_bytes / 1e6
-    return artifact
-
-
-def _replaced(case: Case) -> Iterator[torch.Tensor]:
-    """Frames of the clip, each as soon as one was decoded."""
-    done = 0
-    for frames in case.decoder.decode(case.latents):
-        count = frames.shape[1]
-        places = [(done + index) % _CLIP_FRAMES for index in range(count)]
-        done += count
-        yield torch.stack([case.clip[:, place] for place in places], dim=1)
-
-
-def variants(case: Case) -> dict[str, Callable[[Case], None]]:
-    """What is measured, by its name in the table."""
-    peers: dict[str, Callable[[Case], None]] = {
-        "vllm-omni lossless decode": peer_lossless,
-        "vllm-omni channels_last decode": peer_channels_last,
-        "vllm-omni lossless, chunked MP4, ultrafast": peer_lossless_mp4,
-        "vllm-omni channels_last, chunked MP4, ultrafast": peer_channels_last_mp4,
-    }
-    return {
-        "diffusers decode": diffusers_decode,
-        "diffusers decode, then MP4, ultrafast": diffusers_then_mp4,
-        **(peers if case.peer is not None else {}),
-        **({} if case.latents.is_cuda else {"diffusers decode, then export_to_video": diffusers_then_export}),
-        "our decode": our_decode,
-        "our decode to MP4, ultrafast": our_mp4_peer_preset,
-        "our decode to MP4": our_mp4,
-        "our decode, frames replaced by mixed content": our_decode_replaced,
-        "our decode to MP4, mixed content": our_mp4_mixed,
-        "our decode to MP4 and a live stream": our_mp4_live,
-        "our decode to MP4 and a live stream, mixed content": our_mp4_live_mixed,
-    }
+from pipelines.wan_vae.memory import Tiling
 
 
 def main() -> None:
@@ -238,12 +69,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", default="160x96")
     parser.add_argument("--frames", type=int, default=33)
     parser.add_argument("--chunk", type=int, help="latent frames per step; default: by the free memory")
+    parser.add_argument("--tile", type=_tile, default="auto", help="auto, none, or WxH in pixels")
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--peer", type=Path, help="folder that vllm-omni's wheel was unpacked into")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--timeline", type=Path, help="draw the last variant's chunks as SVG")
     return parser.parse_args()
+
+
+def _tile(text: str) -> Tiling:
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    width, height = map(int, text.split("x"))
+    return width, height
 
 
 def make_case(options: argparse.Namespace, folder: Path) -> Case:
@@ -254,9 +93,10 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     scale = vae.config.scale_factor_spatial
     shape = (1, vae.config.z_dim, (options.frames - 1) // 4 + 1, height // scale, width // scale)
     latents = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device, vae.dtype)
-    ours = StreamingDecoder(copy.deepcopy(vae), chunk=options.chunk)
-    clip = contents(height, width, _CLIP_FRAMES)["mixed"].to(device, vae.dtype)
+    ours = StreamingDecoder(copy.deepcopy(vae), chunk=options.chunk, tile=options.tile)
+    clip = contents(height, width, CLIP_FRAMES)["mixed"].to(device, vae.dtype)
     case = Case(vae, latents, ours, folder, options.frames, clip)
+    case.tiled = isinstance(options.tile, tuple)
     if options.peer is not None:
         case.peer = load_peer(options.peer)
         case.lossless, case.channels_last = copy.deepcopy(vae), copy.deepcopy(vae)
@@ -322,7 +162,7 @@ def timeline(case: Case, title: str) -> str:
     began = _now(case)
     start = time.monotonic()
     with open_sink(case.spec(defaults())) as sink:
-        for frames in _replaced(case):
+        for frames in replaced(case):
             decoded.append(_now(case))
             sink.write(frames)
     records = sink.close().records

@@ -77,6 +77,8 @@ class DecodeConfig:
 
     chunk_frames: int | None = None
     """Latent frames in one step; None: by the memory that is free."""
+    tile: tuple[int, int] | Literal["auto"] | None = "auto"
+    """Width and height in pixels of the tiles of a step; `auto`: where memory asks for it; None: no tiles."""
     exact: bool = False
     """The same bits as the reference decoder, at its speed."""
     warm_sizes: tuple[tuple[int, int], ...] = ()

@@ -100,7 +100,9 @@ class Wan:
         self._pipe = pipe
         self._device = device
         decode = config.decode
-        self._decoder = StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, exact=decode.exact)
+        self._decoder = StreamingDecoder(
+            pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
+        )
         self.info = _info(pipe, config)
         if device.type == "cuda":
             self._warm(config)
@@ -222,7 +224,12 @@ class Wan:
         mean, std = statistics(vae, latents)
         total, done = params.num_outputs * params.num_frames, output * params.num_frames
         control.progress("decode", done, total)
-        decoded = self._decoder.decode((latents * std + mean).to(vae.dtype))
+
+        def tile_done(frames: float) -> None:
+            so_far = output * params.num_frames + min(frames, params.num_frames)
+            control.progress("decode", done, total, so_far / total)
+
+        decoded = self._decoder.decode((latents * std + mean).to(vae.dtype), tile_done)
         for frames in trim(decoded, params.num_frames, params.width, params.height):
             yield frames
             done += frames.shape[1]

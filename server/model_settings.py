@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pipelines.base import DecodeConfig, ModelConfig, ModelLimits
 from server.sections import Section
@@ -27,24 +27,52 @@ def _exact_rate(value: object) -> object:
     return Fraction(str(value)) if isinstance(value, int | float | str) else value
 
 
+_SIZE = r"[0-9]{1,5}x[0-9]{1,5}"
+
+
+def _sides(size: str) -> tuple[int, int]:
+    width, height = map(int, size.split("x"))
+    return width, height
+
+
 class DecodeSettings(Section):
     chunk_frames: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         "auto", description="latent frames that are decoded in one step; `auto`: by the memory that is free"
     )
+    tile: str = Field(
+        "auto",
+        pattern=rf"^(auto|none|{_SIZE})$",
+        description="frames are decoded in tiles of so many pixels (`WIDTHxHEIGHT`, multiples of 16), with the "
+        "same result; `auto`: where the GPU's memory allows no other way; `none`: never",
+    )
     exact: bool = Field(
         False, description="frames with the same bits as diffusers' decoder makes, at a third of the speed"
     )
-    warm_sizes: tuple[Annotated[str, Field(pattern=r"^[0-9]{1,5}x[0-9]{1,5}$")], ...] = Field(
+    warm_sizes: tuple[Annotated[str, Field(pattern=rf"^{_SIZE}$")], ...] = Field(
         (), description="sizes (`WIDTHxHEIGHT`) decoded once before the server is ready, besides the default"
     )
 
+    @field_validator("tile")
+    @classmethod
+    def _check_tile(cls, tile: str) -> str:
+        if tile not in ("auto", "none") and any(side < 16 or side % 16 for side in _sides(tile)):
+            raise ValueError(f"{tile} given; auto, none or WIDTHxHEIGHT is allowed, both multiples of 16")
+        return tile
+
+    @model_validator(mode="after")
+    def _check_exact(self) -> Self:
+        if self.exact and self.tile not in ("auto", "none"):
+            raise ValueError(f"tile: {self.tile} given with exact: true, which decodes whole frames")
+        return self
+
     def to_config(self, kernels: Path) -> DecodeConfig:
         """As a worker takes it."""
-        sizes = (map(int, size.split("x")) for size in self.warm_sizes)
+        tiles: dict[str, Literal["auto"] | None] = {"auto": "auto", "none": None}
         return DecodeConfig(
             chunk_frames=None if self.chunk_frames == "auto" else self.chunk_frames,
+            tile=tiles[self.tile] if self.tile in tiles else _sides(self.tile),
             exact=self.exact,
-            warm_sizes=tuple((width, height) for width, height in sizes),
+            warm_sizes=tuple(map(_sides, self.warm_sizes)),
             kernels=kernels,
         )
 

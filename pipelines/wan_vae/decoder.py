@@ -7,7 +7,8 @@ start, so that after the first latent frame every step is the same function of (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
@@ -16,33 +17,49 @@ from diffusers import AutoencoderKLWan
 from pipelines.wan_vae import exact as exactly
 from pipelines.wan_vae.convs import Convs, lay_channels_last
 from pipelines.wan_vae.fast import Caches, Step
-from pipelines.wan_vae.memory import Plan, plan
+from pipelines.wan_vae.memory import Plan, Tiling, plan
+from pipelines.wan_vae.tiles import TiledSteps
 
 
 class StreamingDecoder:
     """Decodes latents step by step with a VAE's own weights; holds no state between or during decodes."""
 
-    def __init__(self, vae: AutoencoderKLWan, *, chunk: int | None = None, exact: bool = False) -> None:
+    def __init__(
+        self,
+        vae: AutoencoderKLWan,
+        *,
+        chunk: int | None = None,
+        tile: Tiling = "auto",
+        exact: bool = False,
+    ) -> None:
         """`chunk`: latent frames a step, at least 1; None: by the memory that is free, see `memory.plan`.
 
+        `tile`: width and height, in pixels, of the tiles that a step is made in; "auto": in tiles only where
+        the memory asks for it; None: never. Chunks and their values are the same but for rounding.
         `exact`: the same bits as `AutoencoderKLWan.decode` on the same device, in the same dtype. That takes
-        diffusers' own operators on one latent frame a step. Without it results differ by rounding.
+        diffusers' own operators on one whole latent frame a step. Without it results differ by rounding.
         """
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}; allowed: 1 and above")
         self._vae = vae
         self._chunk = chunk
+        self._tile = tile
         self._exact = exact
         if not exact:
             lay_channels_last(vae.decoder)
 
-    def decode(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+    def decode(
+        self, latents: torch.Tensor, tile_done: Callable[[float], None] | None = None
+    ) -> Iterator[torch.Tensor]:
         """Yield the frames of `latents` in order, each stretch as soon as it is finished.
 
         `latents`: (1, z_dim, T, H, W), T ≥ 1, de-normalised as `AutoencoderKLWan.decode` takes them, in the
         VAE's dtype, on its device. Yields (3, t, H · scale, W · scale) in [-1, 1] in that dtype: one frame
         for the first latent frame, a step of its own, then four for each further one. Their steps grow from
-        1 to `chunk` latent frames; what a step makes comes in stretches of at most `memory.Plan.stretch`.
+        1 to `chunk` latent frames; what a step makes comes in stretches of at most `memory.Plan.stretch`, or
+        in one where it is made in tiles.
+        `tile_done`: called before each tile with how many frames are done, a step's tiles counted as parts of
+        its frames; what it raises ends the decode.
 
         Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
 
@@ -54,35 +71,54 @@ class StreamingDecoder:
             raise ValueError(
                 f"latents are {tuple(latents.shape)}; allowed: {allowed} + (T ≥ 1, height, width)"
             )
-        return self._stream(latents)
+        return self._stream(latents, tile_done or (lambda frames: None))
 
     @torch.inference_mode()
-    def _stream(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
+    def _stream(self, latents: torch.Tensor, tile_done: Callable[[float], None]) -> Iterator[torch.Tensor]:
         self._move_to_device()
         # Nothing here may hold on to what is yielded: the next step would have to fit beside it.
         if self._exact:
             yield from exactly.stream(self._vae, latents)
             return
-        for frames in self._steps(latents, plan(self._vae, latents, self._chunk)):
+        for frames in self._steps(latents, plan(self._vae, latents, self._chunk, self._tile), tile_done):
             yield _picture(frames, self._vae.config.patch_size)
 
-    def _steps(self, latents: torch.Tensor, sizes: Plan) -> Iterator[torch.Tensor]:
+    def _steps(
+        self, latents: torch.Tensor, sizes: Plan, tile_done: Callable[[float], None]
+    ) -> Iterator[torch.Tensor]:
         conv = self._vae.post_quant_conv
         x = F.linear(latents[0].permute(1, 2, 3, 0).contiguous(), conv.weight.flatten(1), conv.bias)
         caches = Caches(Convs(x.device, x.dtype))
-        decoder = self._vae.decoder
-        yield from Step(decoder, caches, first=True, stretch=sizes.stretch).run(x[:1])
-        start, size = 1, 1
-        while start < x.shape[0]:
-            step = Step(decoder, caches, first=False, stretch=sizes.stretch)
-            yield from step.run(x[start : start + size])
-            start, size = start + size, min(sizes.chunk, 2 * size)  # the first frames leave early
+        tiled = None if sizes.tile is None else TiledSteps(self._vae, caches, x, sizes.tile)
+        for steps in _steps_of(x.shape[0], sizes.chunk):
+            part, first = x[steps], steps.start == 0
+            if tiled is None:
+                yield from Step(self._vae.decoder, caches, first=first, stretch=sizes.stretch).run(part)
+            else:
+                done = partial(_tell, tile_done, *map(_frames, (steps.start, steps.stop)))
+                yield tiled.run(part, first=first, stretch=sizes.stretch, tile_done=done)
 
     def _move_to_device(self) -> None:
         """Where the VAE is offloaded: what accelerate would do before `AutoencoderKLWan.decode`."""
         hook = getattr(self._vae, "_hf_hook", None)
         if hook is not None:
             hook.pre_forward(self._vae)
+
+
+def _steps_of(latent_frames: int, chunk: int) -> Iterator[slice]:
+    """The first alone, then steps that grow to `chunk`: the first frames leave early."""
+    start, size = 0, 1
+    while start < latent_frames:
+        yield slice(start, min(start + size, latent_frames))
+        start, size = start + size, 1 if start == 0 else min(chunk, 2 * size)
+
+
+def _frames(latent_frames: int) -> int:
+    return max(0, 4 * latent_frames - 3)
+
+
+def _tell(tile_done: Callable[[float], None], before: int, after: int, share: float) -> None:
+    tile_done(before + share * (after - before))
 
 
 def _picture(frames: torch.Tensor, patch: int | None) -> torch.Tensor:

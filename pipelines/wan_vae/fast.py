@@ -6,6 +6,7 @@ and what is added to it (the shortcut) is left to the pass that reads its result
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -50,6 +51,7 @@ class Caches:
     def __init__(self, convs: Convs) -> None:
         self.convs = convs
         self._kept: dict[WanCausalConv3d, torch.Tensor] = {}
+        self._parked: dict[WanCausalConv3d, torch.Tensor] = {}
 
     def window(self, conv: WanCausalConv3d, like: torch.Tensor) -> Window:
         """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has."""
@@ -77,6 +79,21 @@ class Caches:
             kept[1].copy_(window.frames[0])
         return y
 
+    def park(self) -> None:
+        """Wait in page-locked memory of the host for `fetch`; device memory is free once this is copied."""
+        for conv, kept in self._kept.items():
+            if not kept.is_cuda:
+                return
+            if conv not in self._parked:
+                self._parked[conv] = torch.empty(kept.shape, dtype=kept.dtype, pin_memory=True)
+            self._parked[conv].copy_(kept, non_blocking=True)
+        self._kept.clear()
+
+    def fetch(self, device: torch.device) -> None:
+        """Come back from the host, in the order of the device's current stream."""
+        for conv, parked in self._parked.items():
+            self._kept[conv] = parked.to(device, non_blocking=True)
+
 
 def residual(caches: Caches, block: WanResidualBlock, value: Sum) -> Sum:
     """A residual block over `value`, which is added up on the way."""
@@ -94,8 +111,23 @@ def residual(caches: Caches, block: WanResidualBlock, value: Sum) -> Sum:
     return made
 
 
+@dataclass(slots=True)
+class Middle:
+    """What a walk has at hand between two of its blocks, before a doubling of the sides."""
+
+    x: torch.Tensor
+    """(T, H, W, C)."""
+    entered: torch.Tensor | None
+    """(T, H, W, any): what the block's shortcut needs, where it has one."""
+
+    def part(self, rows: slice, columns: slice) -> Middle:
+        """The same of some pixels, in memory of its own."""
+        entered = None if self.entered is None else self.entered[:, rows, columns].contiguous()
+        return Middle(self.x[:, rows, columns].contiguous(), entered)
+
+
 class Step:
-    """One walk through the decoder."""
+    """One walk through the decoder, in halves: what sees whole pictures, and what looks around a pixel."""
 
     def __init__(self, decoder: WanDecoder3d, caches: Caches, *, first: bool, stretch: int) -> None:
         """`first`: of the first latent frame, which skips the doubling in time.
@@ -109,29 +141,43 @@ class Step:
 
     def run(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
         """Latents (t, h, w, z) after `post_quant_conv` to frames (t', H, W, channels), stretch by stretch."""
+        cut = len(self._decoder.up_blocks) - 2
+        yield from self.tail(self.head(latents, cut), cut)
+
+    def head(self, latents: torch.Tensor, cut: int) -> Middle:
+        """Latents (t, h, w, z) to what the residual blocks of up block `cut` make of them."""
         decoder = self._decoder
         window = self._caches.window(decoder.conv_in, latents)
         window.frames.copy_(latents)
         value = self._mid(decoder.mid_block, self._caches.conv(decoder.conv_in, window))
         del window
-        *blocks, last = decoder.up_blocks
-        for block in blocks[:-1]:
+        for block in decoder.up_blocks[:cut]:
             entered, value = self._residuals(block, value)
             value = self._upsampled(block, entered, value)
-        if not blocks:
-            yield from self._ending(last, value)
-            return
-        entered, value = self._residuals(blocks[-1], value)
-        x = ops.settle(value)
-        del value
-        step = max(1, self._stretch // self._growth(blocks[-1]))
+        entered, value = self._residuals(decoder.up_blocks[cut], value)
+        return Middle(ops.settle(value), entered)
+
+    def tail(self, middle: Middle, cut: int) -> Iterator[torch.Tensor]:
+        """From there to frames (t', H, W, channels), stretch by stretch."""
+        x, entered = middle.x, middle.entered
+        del middle
+        blocks = self._decoder.up_blocks
+        for block, following in zip(blocks[cut:-2], blocks[cut + 1 : -1], strict=True):
+            entered, value = self._residuals(following, self._upsampled(block, entered, Sum(x)))
+            x = ops.settle(value)
+            del value
+        step = max(1, self._stretch // self._growth(blocks[-2]))
         for start in range(0, x.shape[0], step):
             piece = slice(start, start + step)
-            grown = self._upsampled(blocks[-1], None if entered is None else entered[piece], Sum(x[piece]))
-            yield from self._ending(last, grown)
+            grown = self._upsampled(blocks[-2], None if entered is None else entered[piece], Sum(x[piece]))
+            yield from self._ending(blocks[-1], grown)
+
+    def frames_of(self, middle: Middle, cut: int) -> int:
+        """How many frames `tail` makes."""
+        return middle.x.shape[0] * math.prod(map(self._growth, self._decoder.up_blocks[cut:-1]))
 
     def _growth(self, block: UpBlock) -> int:
-        return 2 if _resample(block).mode == "upsample3d" and not self._first else 1
+        return 2 if resample_of(block).mode == "upsample3d" and not self._first else 1
 
     def _ending(self, block: UpBlock, value: Sum) -> Iterator[torch.Tensor]:
         decoder = self._decoder
@@ -159,7 +205,7 @@ class Step:
         return entered, value
 
     def _upsampled(self, block: UpBlock, entered: torch.Tensor | None, value: Sum) -> Sum:
-        resample = _resample(block)
+        resample = resample_of(block)
         if resample.mode == "upsample3d" and not self._first:
             window = self._caches.window(resample.time_conv, value.y)
             ops.settle(value, window.frames)
@@ -174,7 +220,8 @@ class Step:
         return grown
 
 
-def _resample(block: UpBlock) -> WanResample:
+def resample_of(block: UpBlock) -> WanResample:
+    """The layer at a block's end that doubles the sides; the last block has none."""
     found = block.upsamplers[0] if isinstance(block, WanUpBlock) else block.upsampler
     assert isinstance(found, WanResample)
     return found

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+import psutil
 import torch
 from diffusers import AutoencoderKLWan
 from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
+
+from pipelines.wan_vae.fast import CACHE_FRAMES, resample_of
+from pipelines.wan_vae.tiles import Size, Span, cut_of, grid
 
 DEFAULT_BYTES = 6000 * 2**20
 """What a decode may take over the weights, if as much is free."""
@@ -15,81 +21,178 @@ _CHUNKS = (4, 2, 1)
 """Latent frames a step, the fastest first."""
 _STRETCHES = (4, 2, 1)
 """Frames at the last resolution at once; four is what one latent frame makes."""
+_TILES: tuple[Size, ...] = ((512, 512), (256, 256))
+"""The larger, the less is computed twice."""
 _MARGIN = 1.15
 """For the libraries' workspaces and what the allocator cannot use."""
+
+Tiling = Size | Literal["auto"] | None
+"""Tiles of a size, those that memory asks for, or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`chunk` latent frames a step, `stretch` frames at once at the last resolution."""
+    """`chunk` latent frames a step, `stretch` frames at once at the last resolution, in tiles or whole."""
 
     chunk: int
     stretch: int
+    tile: Size | None = None
 
 
-def plan(vae: AutoencoderKLWan, latents: torch.Tensor, chunk: int | None, free: int | None = None) -> Plan:
-    """The sizes for `latents` (1, z_dim, T, H, W), with `free` bytes of memory (None: as the device says).
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Bytes that a decode may take: on its device, and on the host for the caches of waiting tiles."""
+
+    device: int
+    host: int
+
+    def holds(self, vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> bool:
+        """Whether a decode fits."""
+        return (
+            needed_bytes(vae, latents, sizes) <= self.device
+            and parked_bytes(vae, latents, sizes) <= self.host
+        )
+
+
+def plan(
+    vae: AutoencoderKLWan,
+    latents: torch.Tensor,
+    chunk: int | None,
+    tile: Tiling = "auto",
+    free: Free | None = None,
+) -> Plan:
+    """The sizes for `latents` (1, z_dim, T, H, W), with what is `free` (None: as the device says).
 
     The rule: with `chunk` given, that; else the largest of 4, 2 and 1 latent frames that takes at most
     `DEFAULT_BYTES` and at most what is free. If even one takes more than is free, the last resolution, which
-    takes the most, goes two frames or one at a time. On the host one latent frame makes a step.
+    takes the most, goes two frames or one at a time. If that takes more still, the picture goes in tiles, the
+    largest step and then the largest tile that fit. With `tile` given, always; with None, never. On the host
+    one latent frame makes a step, in tiles if they are given.
     """
     if free is None:
         if not latents.is_cuda:
-            return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1))
-        free = _free_bytes(latents.device)
-    allowed = min(DEFAULT_BYTES, free)
-    for wanted in _CHUNKS if chunk is None else (chunk,):
-        if needed_bytes(vae, latents, Plan(wanted, _STRETCHES[0])) <= allowed:
-            return Plan(wanted, _STRETCHES[0])
-    wanted = chunk or 1
-    sizes = [Plan(wanted, stretch) for stretch in _STRETCHES]
-    return next((size for size in sizes if needed_bytes(vae, latents, size) <= free), sizes[-1])
+            size = None if tile == "auto" else tile
+            return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1), size)
+        free = _free_now(latents.device)
+    candidates = list(_candidates(chunk, tile))
+    easy = Free(min(DEFAULT_BYTES, free.device), free.host)
+    for sizes in candidates:
+        allowed = easy if chunk is None and sizes.chunk > 1 and sizes.tile is None else free
+        if allowed.holds(vae, latents, sizes):
+            return sizes
+    return candidates[-1]
+
+
+def _candidates(chunk: int | None, tile: Tiling) -> Iterator[Plan]:
+    """In the order in which they are tried."""
+    chunks = _CHUNKS if chunk is None else (chunk,)
+    if tile is None or tile == "auto":
+        yield from (Plan(wanted, _STRETCHES[0]) for wanted in chunks)
+        yield from (Plan(chunks[-1], stretch) for stretch in _STRETCHES[1:])
+    if tile is not None:
+        tiles = _TILES if tile == "auto" else (tile,)
+        yield from (Plan(wanted, _STRETCHES[0], size) for wanted in chunks for size in tiles)
 
 
 def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> int:
     """An upper estimate of what a decode of `latents` takes over the weights.
 
-    Two frames for each causal convolution throughout, and at the worst moment of the walk the frames that
-    a residual block or an upsampling has at hand: its input, a window over the earlier frames and a result.
+    Two frames for each causal convolution throughout (behind the cut those of one tile), and at the worst
+    moment of the walk the frames that a residual block or an upsampling has at hand: its input, a window
+    over the earlier frames and a result. In tiles also the whole picture at the cut, and the step's frames.
     """
-    pixels, frames = latents.shape[3] * latents.shape[4], sizes.chunk
-    decoder = vae.decoder
-    caches = _cache_values(decoder.conv_in, pixels) + _cache_values(decoder.mid_block, pixels)
-    worst = 0
-    held = 0
-    last = len(decoder.up_blocks) - 1
-    for position, block in enumerate(decoder.up_blocks):
-        caches += _cache_values(block, pixels)
+    decoder, frames = vae.decoder, sizes.chunk
+    areas, last = _areas(vae, latents, sizes), len(decoder.up_blocks) - 1
+    worst = held = 0
+    for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
         if position == last:
             frames = min(frames, sizes.stretch)
-        wide = max(conv.out_channels for conv in block.modules() if isinstance(conv, WanCausalConv3d))
-        worst = max(worst, held + pixels * wide * (4 * frames + 2))
-        if position < last:
-            resample = _upsampler(block)
-            frames *= 2 if resample.mode == "upsample3d" else 1
-            if position == last - 1:
-                held = pixels * resample.dim * frames
-                frames = min(frames, sizes.stretch)
-            pixels *= 4
-            conv = resample.resample[1]
-            worst = max(worst, held + pixels * frames * (resample.dim + 2 * conv.out_channels))
-    caches += _cache_values(decoder.conv_out, pixels)
-    return int((caches + worst) * latents.element_size() * _MARGIN)
+        wide = max(conv.out_channels for conv in _causal(block))
+        worst = max(worst, held + area.residuals * wide * (4 * frames + 2))
+        if position == last:
+            break
+        resample = resample_of(block)
+        if sizes.tile is not None and position == cut_of(vae):
+            held += area.residuals * frames * (resample.dim + block.resnets[0].in_dim)
+            whole = latents.shape[3] * latents.shape[4] * 4**last
+            held += 4 * sizes.chunk * whole * decoder.conv_out.out_channels
+        frames *= 2 if resample.mode == "upsample3d" else 1
+        if position == last - 1:
+            held += area.upsampling * resample.dim * frames
+            frames = min(frames, sizes.stretch)
+        conv = resample.resample[1]
+        worst = max(worst, held + 4 * area.upsampling * frames * (resample.dim + 2 * conv.out_channels))
+    values = sum(cached.values for cached in _cached(vae, areas, sizes))
+    return int((values + worst) * latents.element_size() * _MARGIN)
 
 
-def _upsampler(block: torch.nn.Module) -> Any:
-    upsamplers = getattr(block, "upsamplers", None)
-    return block.upsampler if upsamplers is None else upsamplers[0]
+def parked_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> int:
+    """An upper estimate of the host memory that waiting tiles take: torch gives it out in powers of two."""
+    if sizes.tile is None:
+        return 0
+    rows, columns = grid(vae, latents.shape[3], latents.shape[4], sizes.tile)
+    cached = _cached(vae, _areas(vae, latents, sizes), sizes)
+    parked = (item.values * latents.element_size() for item in cached if item.parks)
+    return len(rows) * len(columns) * sum(1 << (size - 1).bit_length() for size in parked)
 
 
-def _cache_values(module: torch.nn.Module, pixels: int) -> int:
-    convs = (conv for conv in module.modules() if isinstance(conv, WanCausalConv3d))
-    return sum(2 * pixels * conv.in_channels for conv in convs if conv.kernel_size[0] > 1)
+@dataclass(frozen=True, slots=True)
+class _Area:
+    """Pixels that an up block sees at once, at its own resolution."""
+
+    residuals: int
+    upsampling: int
 
 
-def _free_bytes(device: torch.device) -> int:
-    """Memory that the device or torch's own allocator has to give."""
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """What one causal convolution keeps; `parks`: of a tile, on the host while others are at work."""
+
+    values: int
+    parks: bool
+
+
+def _areas(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> list[_Area]:
+    whole = latents.shape[3] * latents.shape[4]
+    blocks, cut = len(vae.decoder.up_blocks), cut_of(vae)
+    if sizes.tile is None:
+        return [_Area(whole * 4**position, whole * 4**position) for position in range(blocks)]
+    tile = _largest(*grid(vae, latents.shape[3], latents.shape[4], sizes.tile))
+    areas = [_Area(whole * 4**position, whole * 4**position) for position in range(cut)]
+    areas.append(_Area(whole * 4**cut, tile))
+    areas += [_Area(tile * 4**position, tile * 4**position) for position in range(1, blocks - cut)]
+    return areas
+
+
+def _largest(rows: list[Span], columns: list[Span]) -> int:
+    """Pixels of the largest tile with its halo, at the cut."""
+    return math.prod(max(span.taken.stop - span.taken.start for span in side) for side in (rows, columns))
+
+
+def _cached(vae: AutoencoderKLWan, areas: list[_Area], sizes: Plan) -> Iterator[_Cached]:
+    decoder = vae.decoder
+    cut = cut_of(vae) if sizes.tile is not None else len(areas)
+    yield from _kept([decoder.conv_in, decoder.mid_block], areas[0].residuals, parks=False)
+    for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
+        yield from _kept([block.resnets], area.residuals, parks=position > cut)
+        if position < len(areas) - 1:
+            yield from _kept([resample_of(block)], area.upsampling, parks=position >= cut)
+    yield from _kept([decoder.conv_out], areas[-1].residuals, parks=sizes.tile is not None)
+
+
+def _kept(modules: Iterable[torch.nn.Module], pixels: int, *, parks: bool) -> Iterator[_Cached]:
+    for module in modules:
+        for conv in _causal(module):
+            if conv.kernel_size[0] > 1:
+                yield _Cached(CACHE_FRAMES * pixels * conv.in_channels, parks)
+
+
+def _causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:
+    return (conv for conv in module.modules() if isinstance(conv, WanCausalConv3d))
+
+
+def _free_now(device: torch.device) -> Free:
+    """Memory that the device or torch's own allocator has to give, and the host's."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return free + unused
+    return Free(free + unused, psutil.virtual_memory().available)

@@ -12,7 +12,7 @@ from diffusers import AutoencoderKLWan
 
 from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, ops
 from pipelines.wan_vae.conv import Kernel
-from pipelines.wan_vae.memory import needed_bytes, plan
+from pipelines.wan_vae.memory import Plan, needed_bytes, plan
 from tests.pipelines.tiny_models import TINY
 
 pytestmark = pytest.mark.gpu
@@ -129,6 +129,39 @@ def test_the_estimate_of_memory_holds() -> None:
     taken = torch.cuda.max_memory_allocated() - before
     assert taken <= needed_bytes(model, latents, sizes) <= 6000 * 2**20
     assert taken > 0.5 * needed_bytes(model, latents, sizes)
+
+
+def test_tiles_need_less_memory_for_the_same_frames() -> None:
+    """The estimate holds; values differ by bfloat16's rounding at most."""
+    torch.manual_seed(0)
+    model = AutoencoderKLWan().cuda().bfloat16().eval()
+    latents = torch.randn(1, 16, 4, 60, 104, device="cuda").bfloat16()
+    peaks, made = [], []
+    for tile in (None, (256, 256)):
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        decoder = StreamingDecoder(model, chunk=1, tile=tile)
+        made.append(torch.cat([frames.cpu() for frames in decoder.decode(latents)], dim=1).float())
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    assert peaks[1] <= needed_bytes(model, latents, Plan(1, 4, (256, 256)))
+    assert peaks[1] < 0.5 * peaks[0]
+    assert (made[0] - made[1]).abs().mean() < 1e-3
+
+
+def test_too_little_memory_means_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule, by what the device says is free: a decode in what whole frames would not fit into."""
+    model = AutoencoderKLWan().cuda().bfloat16().eval()
+    latents = torch.randn(1, 16, 4, 60, 104, device="cuda").bfloat16()
+    room = needed_bytes(model, latents, Plan(1, 1)) - 1
+    unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (room - unused, 2 * room))
+    assert plan(model, latents, None).tile is not None
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in StreamingDecoder(model).decode(latents):
+        pass
+    assert torch.cuda.max_memory_allocated() - before <= room
 
 
 @hopper
