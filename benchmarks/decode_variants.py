@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,11 @@ def replaced(case: Case) -> Iterator[torch.Tensor]:
         yield torch.stack([case.clip[:, place] for place in places], dim=1)
 
 
+def _exports(case: Case) -> bool:
+    """diffusers' own way to a file needs a library that this project does not."""
+    return not case.latents.is_cuda and any(map(find_spec, ("imageio", "cv2")))
+
+
 def variants(case: Case) -> dict[str, Callable[[Case], None]]:
     """What is measured, by its name in the table."""
     peers: dict[str, Callable[[Case], None]] = {
@@ -184,7 +190,7 @@ def variants(case: Case) -> dict[str, Callable[[Case], None]]:
         **({"diffusers decode in tiles": diffusers_tiled_decode} if case.tiled else {}),
         "diffusers decode, then MP4, ultrafast": diffusers_then_mp4,
         **(peers if case.peer is not None else {}),
-        **({} if case.latents.is_cuda else {"diffusers decode, then export_to_video": diffusers_then_export}),
+        **({"diffusers decode, then export_to_video": diffusers_then_export} if _exports(case) else {}),
         "our decode": our_decode,
         "our decode to MP4, ultrafast": our_mp4_peer_preset,
         "our decode to MP4": our_mp4,
