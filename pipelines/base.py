@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     import torch
 
-Task = Literal["t2v", "i2v", "ti2v"]
+Task = Literal["t2v", "i2v", "ti2v", "omni"]
 Stage = Literal["prompt", "image", "denoise", "decode"]
 ReferenceUse = Literal["none", "optional", "required"]
 """What a model does with one kind of reference."""
+ReferenceKind = Literal["image", "video", "audio"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,8 @@ class ModelConfig:
     """`model` keeps components on the host and moves each to the device for its turn."""
     load_format: Literal["auto", "dummy"] = "auto"
     """`dummy` builds the architecture with random weights: speed and memory without the checkpoint."""
+    tasks: tuple[str, ...] = ()
+    """Of a checkpoint that can do several, those to load; empty: all of them."""
     decode: DecodeConfig = DecodeConfig()
 
 
@@ -126,6 +129,30 @@ class SoundFormat:
     """Samples a second."""
     channels: int
     """1 or 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One of several ordered references: a file as `GenerationParams` describes those of its kind."""
+
+    kind: ReferenceKind
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceLimits:
+    """How many ordered references a model takes, of each kind and in all."""
+
+    images: int
+    videos: int
+    audios: int
+    total: int
+    required: bool = False
+    """Whether it needs some."""
+
+    def of(self, kind: ReferenceKind) -> int:
+        """The most of one kind."""
+        return {"image": self.images, "video": self.videos, "audio": self.audios}[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +180,11 @@ class ModelInfo:
     """What it makes beside pictures; None: its videos are silent."""
     unused: Mapping[str, str] = field(default_factory=dict)
     """Fields of a request without a meaning for it, and why: words that follow the model's name."""
+    last_image_alone: bool = False
+    """Whether a last frame can be given without a first one."""
+    references: ReferenceLimits | None = None
+    """Ordered references of several kinds, instead of a first and last frame; one of them must be seen. None:
+    it takes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +194,7 @@ class GenerationParams:
     Width and height in pixels and `num_frames` are what the client gets; the pipeline generates the next
     point of its grid and trims. `image` and `last_image` are upright RGB picture files of any size,
     `audio` is a WAV file of 32-bit floats, mono or stereo, `video` a Matroska file with RGB frames in FFV1.
+    `references` are in the order in which the model is to read them; a film may have its sound in its file.
     `latents` is a file with the initial noise, (C, T, H, W) or (1, C, T, H, W), instead of drawn noise.
     """
 
@@ -183,6 +216,7 @@ class GenerationParams:
     last_image: Path | None = None
     audio: Path | None = None
     video: Path | None = None
+    references: tuple[Reference, ...] = ()
     latents: Path | None = None
 
 

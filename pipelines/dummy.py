@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import diffusers
 import torch
+from accelerate import init_empty_weights
 from transformers import AutoConfig, AutoTokenizer
 
 
@@ -45,6 +46,38 @@ def _component(folder: Path, source: list[str | None], dtype: torch.dtype, devic
         config = AutoConfig.from_pretrained(folder)
         return _build(lambda: cls(config), dtype, device)
     return _build(lambda: cls.from_config(cls.load_config(folder)), dtype, device)
+
+
+def build_empty(folder: Path, cls: Any, dtype: torch.dtype, device: torch.device) -> torch.nn.Module:
+    """Build one component of `folder` on `device`, never in more memory than it takes in `dtype`.
+
+    Weights are drawn as torch's layers do it, after their room is there; those of other modules are about 1
+    (gains), 0 (biases) or small.
+
+    Raises:
+        OSError, ValueError: its configuration is missing or of another class.
+    """
+    with init_empty_weights(include_buffers=False):
+        if hasattr(cls, "load_config"):
+            module = cls.from_config(cls.load_config(folder))
+        else:
+            module = cls(AutoConfig.from_pretrained(folder))
+    kept = set(getattr(module, "_keep_in_fp32_modules", None) or ())
+    torch.manual_seed(0)
+    for name, owner in module.named_modules():
+        for key, parameter in owner.named_parameters(recurse=False):
+            precise = kept & {*name.split("."), key}
+            there = torch.empty_like(parameter, dtype=torch.float32 if precise else dtype, device=device)
+            setattr(owner, key, torch.nn.Parameter(_drawn(key, there), requires_grad=False))
+        if hasattr(owner, "reset_parameters"):
+            owner.reset_parameters()
+    return cast(torch.nn.Module, module.to(device).eval().requires_grad_(False))
+
+
+def _drawn(name: str, weights: torch.Tensor) -> torch.Tensor:
+    if weights.dim() > 1:
+        return weights.normal_(0, 0.02)
+    return weights.fill_(0 if name.endswith("bias") else 1)
 
 
 def _build(make: Callable[[], torch.nn.Module], dtype: torch.dtype, device: torch.device) -> torch.nn.Module:

@@ -12,7 +12,9 @@ from pipelines.errors import LoadFailed
 
 Loader = Callable[[ModelConfig, str], Pipeline]
 
-KINDS: Mapping[str, str] = MappingProxyType({"wan": "pipelines.wan:load_wan"})
+KINDS: Mapping[str, str] = MappingProxyType(
+    {"wan": "pipelines.wan:load_wan", "minimax-h3": "pipelines.minimax_h3.model:load_minimax_h3"}
+)
 """`module:function` of each kind's loader."""
 
 

@@ -106,6 +106,9 @@ class ModelSettings(Section):
     load_format: Literal["auto", "dummy"] = Field(
         "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
     )
+    tasks: tuple[str, ...] = Field(
+        (), description="of a checkpoint that can do several, those to load (MiniMax-H3); empty: all"
+    )
     decode: DecodeSettings = DecodeSettings()
     limits: LimitSettings = Field(description="bounds of a request")
 

@@ -1,0 +1,80 @@
+"""A checkpoint of MiniMax-H3 → diffusers' modular pipeline, with the components that its tasks need."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import ComponentsManager, MiniMaxH3Blocks, ModularPipeline
+
+from pipelines.base import ModelConfig
+from pipelines.dummy import build_empty
+from pipelines.errors import LoadFailed
+from pipelines.minimax_h3.processor import load_processor
+
+TASKS = ("t2va", "fl2va", "ref2va")
+"""diffusers' names: from text; from a first or last picture; from references, by another transformer."""
+
+RESERVE = "12GB"
+"""What offloading leaves free on the device for the work itself, as diffusers advises for a card of 80 GB."""
+
+
+def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...]]:
+    """The pipeline on `device`, and the tasks that it can do.
+
+    Raises:
+        LoadFailed: a task that there is none of.
+        OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError: what cannot be loaded.
+    """
+    tasks = config.tasks or TASKS
+    if unknown := set(tasks) - set(TASKS):
+        raise LoadFailed(f"model {config.id}: tasks: {', '.join(unknown)}: there are {', '.join(TASKS)}")
+    manager = ComponentsManager() if config.offload == "model" and device.type == "cuda" else None
+    pipe = ModularPipeline.from_pretrained(config.path, components_manager=manager)
+    if not isinstance(pipe.blocks, MiniMaxH3Blocks):
+        raise LoadFailed(
+            f"model {config.id}: {config.path} holds {type(pipe.blocks).__name__}; "
+            "kind minimax-h3 serves MiniMaxH3Blocks"
+        )
+    with _known_warnings():
+        for name in _needed(pipe, tasks):
+            pipe.register_components(**{name: _component(pipe, name, config, device)})
+    if manager is not None:
+        manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
+    else:
+        pipe.to(device)
+    return pipe, tuple(task for task in TASKS if task in tasks)
+
+
+def _needed(pipe: Any, tasks: tuple[str, ...]) -> Iterator[str]:
+    """The components of the tasks that lie in the checkpoint, the tokenizer before the processor."""
+    blocks = (pipe.blocks.get_workflow(task) for task in tasks)
+    names = dict.fromkeys(spec.name for each in blocks for spec in each.expected_components)
+    for name in sorted(names, key=("processor".__eq__)):
+        if pipe.get_component_spec(name).default_creation_method == "from_pretrained":
+            yield name
+
+
+def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) -> Any:
+    spec, dtype = pipe.get_component_spec(name), getattr(torch, config.dtype)
+    source = spec.pretrained_model_name_or_path or config.path
+    if name == "processor":
+        return load_processor(source, spec.subfolder, pipe.tokenizer)
+    if config.load_format == "dummy" and issubclass(spec.type_hint, torch.nn.Module):
+        # Offloaded components start on the host.
+        place = torch.device("cpu") if config.offload == "model" else device
+        return build_empty(Path(config.path) / name, spec.type_hint, dtype, place)
+    component = spec.load(dtype=dtype)
+    return component.eval().requires_grad_(False) if isinstance(component, torch.nn.Module) else component
+
+
+@contextmanager
+def _known_warnings() -> Iterator[None]:
+    """The audio VAE is made with a function of torch's that torch calls old."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*weight_norm.*", FutureWarning)
+        yield

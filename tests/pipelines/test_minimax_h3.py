@@ -1,0 +1,348 @@
+"""Our walk through H3's blocks against diffusers' own, and what a request may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import torch
+from diffusers.modular_pipelines.minimax_h3 import MiniMaxH3AudioReference, MiniMaxH3ImageReference
+from PIL import Image
+
+import pipelines.tiny_h3
+from pipelines.base import Chunk, GenerationParams, Grid, ModelConfig, ModelLimits, Reference, Sound
+from pipelines.errors import BadOutput, Cancelled, InvalidParams, LoadFailed
+from pipelines.minimax_h3.decode import clips
+from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
+from tests.pipelines.tiny_models import Recorder, params_for, picture
+
+CHECKPOINT = Path(pipelines.tiny_h3.__file__).parent / "checkpoint"
+RATE = 32_000
+TOLERANCE = 1e-4
+
+
+def config(**changes: object) -> ModelConfig:
+    base = ModelConfig(
+        id="tiny-h3",
+        kind="minimax-h3",
+        path=str(CHECKPOINT),
+        dtype="float32",
+        width=64,
+        height=32,
+        num_frames=124,
+        fps=Fraction(24),
+        num_inference_steps=2,
+        limits=ModelLimits(max_pixels=10**6, max_num_frames=345),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniMaxH3:
+    return load_minimax_h3(config(), "cpu")
+
+
+def make(model: MiniMaxH3, **changes: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """Frames (3, T, H, W) and sound (2, N) of the first output."""
+    parts = list(model.generate(params(model, **changes), Recorder()))
+    frames = [part.frames for part in parts if isinstance(part, Chunk) and part.output == 0]
+    (sound,) = (part.samples for part in parts if isinstance(part, Sound) and part.output == 0)
+    return torch.cat(frames, dim=1), sound
+
+
+def params(model: MiniMaxH3, **changes: object) -> GenerationParams:
+    return params_for(model, **{"negative_prompt": "", **changes})
+
+
+def theirs(model: MiniMaxH3, wanted: GenerationParams, **inputs: object) -> tuple[torch.Tensor, torch.Tensor]:
+    """What diffusers' pipeline makes from the same seed, called as its users call it."""
+    model._pipe.scheduler.set_shift(wanted.flow_shift)
+    state = model._pipe(
+        prompt=wanted.prompt,
+        width=wanted.width,
+        height=wanted.height,
+        num_frames=wanted.num_frames,
+        num_inference_steps=wanted.num_inference_steps + 1,
+        generator=torch.Generator("cpu").manual_seed(wanted.seed),
+        output_type="np",
+        **inputs,
+    )
+    frames = torch.from_numpy(np.asarray(state.get("videos"))[0]).permute(3, 0, 1, 2) * 2 - 1
+    return frames, state.get("audio")[0]
+
+
+def assert_same(ours: tuple[torch.Tensor, torch.Tensor], others: tuple[torch.Tensor, torch.Tensor]) -> None:
+    for one, other in zip(ours, others, strict=True):
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, atol=TOLERANCE)
+
+
+def write_sound(path: Path, seconds: float, rate: int) -> Path:
+    """A WAV file as the server stores it: 32-bit floats, here one channel."""
+    samples = np.sin(np.arange(int(seconds * rate)) / 20).astype(np.float32)[None]
+    with av.open(str(path), "w", format="wav") as container:
+        stream = container.add_stream("pcm_f32le", rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples, "flt", "mono")
+        frame.sample_rate = rate
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+@contextmanager
+def broken(weight: torch.Tensor) -> Iterator[None]:
+    kept = weight.data.clone()
+    weight.data.fill_(torch.nan)
+    try:
+        yield
+    finally:
+        weight.data.copy_(kept)
+
+
+def test_text_equals_diffusers(model: MiniMaxH3) -> None:
+    """t2va: pictures and sound of `MiniMaxH3ModularPipeline`, from the same noise."""
+    assert_same(make(model), theirs(model, params(model)))
+
+
+@pytest.mark.parametrize("given", [("image",), ("last_image",), ("image", "last_image")], ids="+".join)
+def test_first_and_last_pictures_equal_diffusers(
+    model: MiniMaxH3, tmp_path: Path, given: tuple[str, ...]
+) -> None:
+    """fl2va, with each picture alone and both; they are on the grid, so that nothing is scaled."""
+    paths = {name: picture(tmp_path / f"{name}.png", 64, 32, turned=name == "image") for name in given}
+    pictures = {name: Image.open(path).convert("RGB") for name, path in paths.items()}
+    assert_same(make(model, **paths), theirs(model, params(model), **pictures))
+
+
+def test_references_equal_diffusers(model: MiniMaxH3, tmp_path: Path) -> None:
+    """ref2va by its own transformer: two pictures, and a sound between them that is as the model has it."""
+    one, two = picture(tmp_path / "1.png", 96, 64), picture(tmp_path / "2.png", 64, 64, turned=True)
+    sound = write_sound(tmp_path / "3.wav", 0.5, RATE)
+    ours = make(
+        model,
+        references=(Reference("image", one), Reference("audio", sound), Reference("image", two)),
+    )
+    samples = torch.from_numpy(np.sin(np.arange(RATE // 2) / 20).astype(np.float32))[None]
+    images = [MiniMaxH3ImageReference(Image.open(path).convert("RGB")) for path in (one, two)]
+    references = [images[0], MiniMaxH3AudioReference(samples, RATE), images[1]]
+    assert_same(ours, theirs(model, params(model), references=references))
+
+
+def test_the_order_of_references_matters(model: MiniMaxH3, tmp_path: Path) -> None:
+    """The same two pictures, exchanged: another video."""
+    one, two = (
+        Reference("image", picture(tmp_path / f"{turned}.png", 64, 64, turned=turned))
+        for turned in (False, True)
+    )
+    assert not torch.allclose(make(model, references=(one, two))[0], make(model, references=(two, one))[0])
+
+
+def test_a_sound_of_another_rate_is_brought_to_the_models(model: MiniMaxH3, tmp_path: Path) -> None:
+    """Half a second at 16 kHz is heard as long as at 32: the same number of latents, not half of it."""
+    image = Reference("image", picture(tmp_path / "1.png", 64, 64))
+    videos = [
+        make(model, references=(image, Reference("audio", write_sound(tmp_path / f"{rate}.wav", 0.5, rate))))[
+            0
+        ]
+        for rate in (RATE // 2, RATE)
+    ]
+    silent = make(model, references=(image,))[0]
+    assert not torch.allclose(silent, videos[1], atol=1e-3)
+    assert videos[0].shape == videos[1].shape
+
+
+def test_a_reference_of_a_strange_shape_is_refused(model: MiniMaxH3, tmp_path: Path) -> None:
+    """In diffusers' words, which name the limits and the size."""
+    long = Reference("image", picture(tmp_path / "1.png", 320, 64))
+    with pytest.raises(InvalidParams, match=r"1:4 and 4:1, got 320x64") as caught:
+        make(model, references=(long,))
+    assert caught.value.field == "references"
+
+
+@pytest.mark.parametrize("clips_wanted", [1, 3])
+def test_clip_by_clip_equals_the_whole_decode(model: MiniMaxH3, clips_wanted: int) -> None:
+    """Every bit of `AutoencoderKLMiniMaxH3.decode`, in stretches that are each given once."""
+    vae = model._pipe.vae
+    latents = torch.randn(1, 8, 5 * clips_wanted + 2, 4, 2, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        whole = vae.decode(latents).sample
+        parts = list(clips(vae, latents))
+    assert [part.shape[2] for part in parts] == [17] * clips_wanted + [5]
+    assert torch.equal(torch.cat(parts, dim=2), whole)
+
+
+def test_no_clip_is_decoded_that_is_not_wanted(model: MiniMaxH3) -> None:
+    """Of the 124 frames that the model must make, 20 are wanted: two clips of seven."""
+    calls: list[int] = []
+    handle = model._pipe.vae.decoder.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        frames, _ = make(model, num_frames=20, width=60, height=28)
+    finally:
+        handle.remove()
+    assert frames.shape == (3, 20, 28, 60)
+    assert len(calls) == 2
+
+
+def test_off_the_grid_is_the_middle_of_the_grid(model: MiniMaxH3) -> None:
+    """The trimmed video is the centre of the one on the grid, and its first frames; the sound is the same."""
+    whole, part = make(model), make(model, width=60, height=28, num_frames=100)
+    assert torch.equal(part[0], whole[0][:, :100, 2:30, 2:62])
+    assert torch.equal(part[1], whole[1])
+
+
+def test_the_last_picture_moves_with_the_last_frame(model: MiniMaxH3, tmp_path: Path) -> None:
+    """Cut shorter than the grid, the picture's place in time is that of the last frame that stays."""
+    last = picture(tmp_path / "last.png", 64, 32)
+    whole, shorter = make(model, last_image=last)[0], make(model, last_image=last, num_frames=100)[0]
+    assert not torch.allclose(whole[:, :100], shorter, atol=1e-3)
+
+
+def test_sound_comes_first_and_lasts_as_long_as_the_grid(model: MiniMaxH3) -> None:
+    """One for each output, before its pictures; the encoder cuts it to the frames asked for."""
+    parts = list(model.generate(params(model, num_outputs=2, num_frames=17), Recorder()))
+    assert [(type(part), part.output) for part in parts] == [(Sound, 0), (Chunk, 0), (Sound, 1), (Chunk, 1)]
+    sound = parts[0]
+    assert isinstance(sound, Sound)
+    assert sound.sample_rate == RATE
+    assert sound.samples.shape[0] == 2
+    assert abs(sound.samples.shape[1] / RATE - 124 / 24) < 1 / 24
+    assert float(sound.samples.abs().max()) <= 1
+
+
+def test_several_outputs_start_with_the_single_one(model: MiniMaxH3) -> None:
+    """The first of two is what one request makes; the second is another."""
+    first, second = (
+        torch.cat([part.frames for part in parts if isinstance(part, Chunk)], dim=1)
+        for parts in _by_output(model, params(model, num_outputs=2, num_frames=17))
+    )
+    assert torch.equal(first, make(model, num_frames=17)[0])
+    assert not torch.allclose(first, second)
+
+
+def _by_output(model: MiniMaxH3, wanted: GenerationParams) -> list[list[Chunk | Sound]]:
+    parts = list(model.generate(wanted, Recorder()))
+    return [[part for part in parts if part.output == output] for output in range(wanted.num_outputs)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 0}, {"prompt": "a blue square"}, {"flow_shift": 3.0}, {"num_inference_steps": 3}],
+    ids=str,
+)
+def test_every_parameter_changes_the_video_and_none_stays(
+    model: MiniMaxH3, change: dict[str, object]
+) -> None:
+    """A, then B with one parameter changed, then A again: B differs, and A is the same to the bit."""
+    before, other, after = (make(model, num_frames=17, **changes) for changes in ({}, change, {}))
+    assert not torch.equal(before[0], other[0])
+    assert not torch.equal(before[1], other[1])
+    assert torch.equal(before[0], after[0])
+
+
+def test_a_fixed_latent_takes_the_place_of_the_noise(model: MiniMaxH3, tmp_path: Path) -> None:
+    """The file decides, as diffusers' `latents` do; one of another shape is refused before any step."""
+    noise = torch.randn(1, 8, 37, 2, 4, generator=torch.Generator().manual_seed(3))
+    torch.save(noise, tmp_path / "noise.pt")
+    ours = make(model, latents=tmp_path / "noise.pt")
+    assert_same(ours, theirs(model, params(model), latents=noise))
+    with pytest.raises(InvalidParams, match=r"\(1, 8, 37, 2, 4\).*\(1, 8, 42, 2, 4\)"):
+        make(model, latents=tmp_path / "noise.pt", num_frames=125)
+
+
+def test_numbers_that_are_not_finite_are_no_video(model: MiniMaxH3) -> None:
+    """NaN from the model ends in an error, not in a black picture."""
+    with broken(model._pipe.transformer.proj_out.bias), pytest.raises(BadOutput, match="NaN"):
+        make(model)
+
+
+@pytest.mark.parametrize(
+    "moment", [("prompt", 1), ("image", 1), ("denoise", 0), ("denoise", 1), ("decode", 0), ("decode", 17)]
+)
+def test_a_cancel_is_heard_at_every_step_and_chunk(model: MiniMaxH3, tmp_path: Path, moment: Any) -> None:
+    """No step and no chunk follows the call that was answered with a cancel."""
+    control = Recorder(cancel_at=moment)
+    image = picture(tmp_path / "first.png", 64, 32)
+    with pytest.raises(Cancelled):
+        list(model.generate(params(model, image=image), control))
+    assert control.calls[-1][:2] == moment
+
+
+def test_progress_is_told_for_each_step_and_chunk(model: MiniMaxH3) -> None:
+    """Two steps are two calls of the transformer; frames are told as they are finished."""
+    calls: list[int] = []
+    handle = model._pipe.transformer.register_forward_hook(lambda *_: calls.append(1))
+    control = Recorder()
+    try:
+        list(model.generate(params(model, num_frames=40), control))
+    finally:
+        handle.remove()
+    assert len(calls) == 2
+    assert [call for call in control.calls if call[0] == "denoise"] == [("denoise", n, 2) for n in range(3)]
+    decoded = [call for call in control.calls if call[0] == "decode"]
+    assert decoded == [("decode", n, 40) for n in (0, 17, 34, 40)]
+
+
+def test_what_a_loaded_model_says_of_itself(model: MiniMaxH3) -> None:
+    """Pictures, references, sound, grid, and which fields have no meaning."""
+    info = model.info
+    assert (info.image, info.last_image, info.last_image_alone) == ("optional", True, True)
+    assert info.grid == Grid(17, 32, offset=5, least_frames=120, fps=Fraction(24))
+    assert (info.grid.frames(1), info.grid.frames(345)) == (124, 345)
+    assert info.sound is not None
+    assert (info.sound.sample_rate, info.sound.channels) == (RATE, 2)
+    assert {"guidance_scale", "negative_prompt", "boundary_ratio"} <= set(info.unused)
+    assert info.references is not None
+    assert (info.references.images, info.references.audios, info.references.total) == (9, 3, 12)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "loaded", "missing"),
+    [(("t2va", "fl2va"), "transformer", "transformer_ref"), (("ref2va",), "transformer_ref", "transformer")],
+)
+def test_only_the_tasks_that_are_asked_for_are_loaded(
+    tasks: tuple[str, ...], loaded: str, missing: str
+) -> None:
+    """One transformer of the two, and the model says so."""
+    part = load_minimax_h3(config(tasks=tasks), "cpu")
+    assert getattr(part._pipe, loaded) is not None
+    assert getattr(part._pipe, missing, None) is None
+    assert (part.info.references is not None) == ("ref2va" in tasks)
+    assert (part.info.image == "optional") == ("fl2va" in tasks)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"guidance_scale": 4.0}, "guidance_scale"),
+        ({"fps": Fraction(16)}, "fps"),
+        ({"limits": ModelLimits(10**6, 346)}, "346.*345"),
+        ({"tasks": ("t2v",)}, "t2va, fl2va, ref2va"),
+        ({"path": str(CHECKPOINT / "vae")}, "vae"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_served_does_not_start(change: dict[str, object], words: str) -> None:
+    """Settings without a meaning, or beyond what the model makes, and a folder that holds no such model."""
+    with pytest.raises(LoadFailed, match=rf"tiny-h3.*{words}"):
+        load_minimax_h3(config(**change), "cpu")
+
+
+def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
+    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
+    for source in CHECKPOINT.rglob("*.json"):
+        target = tmp_path / source.relative_to(CHECKPOINT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    dummy = load_minimax_h3(config(path=str(tmp_path), load_format="dummy", dtype="bfloat16"), "cpu")
+    frames, sound = make(dummy, num_frames=17)
+    assert frames.shape == (3, 17, 32, 64)
+    assert bool(torch.isfinite(frames).all() and torch.isfinite(sound).all())
+    assert dummy._pipe.transformer.transformer_blocks[0].attn.to_q.weight.dtype == torch.bfloat16
+    assert dummy._pipe.transformer.proj_out.weight.dtype == torch.float32
