@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 from fastapi import Request
 
+from pipelines.base import Reference
 from server.auth.middleware import owner_of
 from server.errors import BadField
 from server.idempotency import REPLAYED_HEADER, Claim, KeyTaken, key_of
@@ -18,8 +20,9 @@ from server.jobs import Job, new_job_id
 from server.live import LiveJob
 from server.params import Resolved, resolve
 from server.parsing import ParsedRequest
+from server.references import References
 from server.remix import check_source, remixed
-from server.schemas import VideoGenerationRequest
+from server.schemas import ORDERED, OrderedReference, VideoGenerationRequest
 from server.services import Services
 
 IGNORED_HEADER = "X-Ignored-Fields"
@@ -152,4 +155,27 @@ async def _with_references(
             folder = await asyncio.to_thread(services.uploads.create, job_id)
             stored[param] = folder / f"{field}.{suffix}"
             await store(reference, field, stored[param])
+    if request.references:
+        folder = await asyncio.to_thread(services.uploads.create, job_id)
+        stored["references"] = tuple(
+            [
+                await _stored(reference, f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}", references)
+                for index, reference in enumerate(request.references)
+            ]
+        )
     return replace(resolved, params=replace(resolved.params, **stored))
+
+
+async def _stored(reference: OrderedReference, field: str, stem: Path, references: References) -> Reference:
+    kind, source = reference.kind, reference.source
+    match kind:
+        case "image":
+            path = stem.with_suffix(".png")
+            await references.store_image(source, field, path)
+        case "audio":
+            path = stem.with_suffix(".wav")
+            await references.store_audio(source, field, path)
+        case "video":
+            path = stem.with_suffix(".mkv")
+            await references.store_video(source, field, path, sound=True)
+    return Reference(kind, path)

@@ -13,7 +13,16 @@ from server.errors import BadField, DuplicateField, MissingField, UnknownField
 from server.jsontext import BadJson, read_json
 from server.kinds import CANONICAL, SCALARS, allowed
 from server.scalars import Unreadable, read_text
-from server.schemas import REFERENCES, TOLERATED, TOP_LEVEL_ONLY, ImageReference, VideoGenerationRequest
+from server.schemas import (
+    MAX_ORDERED,
+    ORDERED,
+    REFERENCES,
+    TOLERATED,
+    TOP_LEVEL_ONLY,
+    ImageReference,
+    OrderedReference,
+    VideoGenerationRequest,
+)
 from server.spool import Upload
 from server.values import Fields, Number, Sent, Value
 
@@ -26,6 +35,11 @@ Source = Upload | str
 """The video that an edit starts from: a file, or the id of a finished one."""
 
 _REFERENCE_WAYS = "it must be a file, a data: URI or an object with either image_url or file_id"
+
+_ORDERED_WAYS = (
+    "it must be an object with one of image_url, video_url and audio_url; in a form number them, as in "
+    "references[0][image_url], or send one JSON text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +128,7 @@ def _is_given(field: str, value: Value) -> bool:
     """null and "" are "not given" but where they say something of their own."""
     if value is None:
         return field == CODEC_OPTIONS
-    return value != "" or field == "negative_prompt"
+    return value not in ("", []) or field == "negative_prompt"
 
 
 def _unknown_field(sent: Sent, names: Iterable[str]) -> UnknownField:
@@ -127,6 +141,8 @@ def _unknown_field(sent: Sent, names: Iterable[str]) -> UnknownField:
 def _read(field: str, sent: Sent) -> object:
     if field in REFERENCES:
         return _read_reference(sent)
+    if field == ORDERED:
+        return [_read_ordered(item) for item in _items(sent)]
     if field == CODEC_OPTIONS:
         return dict(_read_options(sent))
     try:
@@ -155,6 +171,35 @@ def _read_reference(sent: Sent) -> Upload | ImageReference:
     if len(named) != 1:
         raise BadField(sent.spelling, _REFERENCE_WAYS)
     return ImageReference.model_validate({named[0].key: _read_name(named[0])})
+
+
+def _items(sent: Sent) -> Iterator[Sent]:
+    """The elements of a list, which a form may have numbered, or sent as one JSON text."""
+    value = sent.value
+    if isinstance(value, str) and not isinstance(value, Number):
+        value = _nested_json(sent, value)
+    if isinstance(value, dict) and all(key.isascii() and key.isdigit() for key in value):
+        value = [value[key] for key in sorted(value, key=int)]
+    if not isinstance(value, list):
+        raise BadField(sent.spelling, f"{shown(value)} is not allowed; it must be a list")
+    if len(value) > MAX_ORDERED:
+        raise BadField(sent.spelling, f"{len(value)} are too many; at most {MAX_ORDERED} are allowed")
+    return (sent.item(index, item) for index, item in enumerate(value))
+
+
+def _read_ordered(sent: Sent) -> OrderedReference:
+    """An object that says by its one key what it is."""
+    if not isinstance(sent.value, dict):
+        raise BadField(sent.spelling, f"{shown(sent.value)} is not allowed; {_ORDERED_WAYS}")
+    given = [child for child in _children(sent) if child.value not in (None, "")]
+    for child in given:
+        if child.key not in OrderedReference.model_fields:
+            raise _unknown_field(child, OrderedReference.model_fields)
+    if len(given) != 1:
+        raise BadField(sent.spelling, _ORDERED_WAYS)
+    (one,) = given
+    value = one.value if isinstance(one.value, Upload) else _read_name(one)
+    return OrderedReference.model_validate({one.key: value})
 
 
 def _read_name(sent: Sent) -> str:
@@ -210,5 +255,8 @@ def _validated(values: Mapping[str, object], given: Mapping[str, Sent]) -> Video
 def _names(given: Mapping[str, Sent], request: VideoGenerationRequest) -> Iterator[tuple[str, str]]:
     for field, sent in given.items():
         yield field, sent.spelling
+    for index, reference in enumerate(request.references or ()):
+        item = given[ORDERED].item(index, None)
+        yield f"{ORDERED}[{index}]", item.name_of(reference.key)
     for option in request.video_codec_options or {}:
         yield f"{CODEC_OPTIONS}.{option}", given[CODEC_OPTIONS].name_of(option)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import IO, cast
@@ -71,31 +71,50 @@ def write_audio(container: InputContainer, target: Target, max_seconds: float) -
     stream = next(iter(container.streams.audio), None)
     if stream is None:
         raise Refused("has no sound")
-    _check_codec(stream, AUDIO_CODECS)
-    rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
-    if rate not in RATES or not 1 <= channels <= MAX_CHANNELS:
-        raise Refused(f"has {channels} channels of {rate} samples a second; that is not taken")
-    _check_length(stream, max_seconds)
-    layout = "mono" if channels == 1 else "stereo"
-    resampler = av.AudioResampler("flt", layout, rate)
-    samples = 0
     with _writing(target, "wav") as output:
-        written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
+        track = _Track(output, stream, max_seconds)
         for frame in _decoded(container, stream):
             assert isinstance(frame, av.AudioFrame)
-            for piece in resampler.resample(frame):
-                samples += piece.samples
-                if samples > max_seconds * rate:
-                    raise _too_long(max_seconds)
-                piece.pts = None
-                output.mux(written.encode(piece))
-        if samples == 0:
+            track.write(frame)
+        if track.samples == 0:
             raise Refused("has no sound in it")
-        output.mux(written.encode(None))
+        track.end()
+
+
+class _Track:
+    """A sound as 32-bit floats, mono or stereo, at its own rate, in a file that is being written.
+
+    Raises:
+        Refused: of a kind that is not taken, or longer than `max_seconds`; when made, and from `write`.
+    """
+
+    def __init__(self, output: OutputContainer, stream: AudioStream, max_seconds: float) -> None:
+        _check_codec(stream, AUDIO_CODECS)
+        rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
+        if rate not in RATES or not 1 <= channels <= MAX_CHANNELS:
+            raise Refused(f"has {channels} channels of {rate} samples a second; that is not taken")
+        _check_length(stream, max_seconds)
+        layout = "mono" if channels == 1 else "stereo"
+        self.samples = 0
+        self._max_seconds, self._rate, self._output = max_seconds, rate, output
+        self._resampler = av.AudioResampler("flt", layout, rate)
+        self._written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
+
+    def write(self, frame: av.AudioFrame) -> None:
+        for piece in self._resampler.resample(frame):
+            self.samples += piece.samples
+            if self.samples > self._max_seconds * self._rate:
+                raise _too_long(self._max_seconds)
+            piece.pts = None
+            self._output.mux(self._written.encode(piece))
+
+    def end(self) -> None:
+        self._output.mux(self._written.encode(None))
 
 
 def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
-    """The first picture stream as lossless FFV1 in Matroska: upright RGB, square pixels, its own times.
+    """The first picture stream as lossless FFV1 in Matroska: upright RGB, square pixels, its own times; and,
+    with `arguments["sound"]`, the first sound stream as `write_audio` would write it.
 
     Raises:
         Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
@@ -108,9 +127,19 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
     _check_codec(stream, VIDEO_CODECS)
     _check_pixels(stream.width, stream.height, arguments["max_pixels"])
     _check_length(stream, arguments["max_seconds"])
+    sound = next(iter(container.streams.audio), None) if arguments.get("sound") else None
     with _writing(target, "matroska") as output:
         written: VideoStream | None = None
-        for frame in _bounded(_decoded(container, stream), arguments):
+        track = None if sound is None else _Track(output, sound, arguments["max_seconds"])
+        early: list[av.AudioFrame] = []  # a file's streams must all be there when its first packet is written
+
+        def hear(frame: av.AudioFrame) -> None:
+            early.append(frame)
+            while written is not None and track is not None and early:
+                track.write(early.pop(0))
+
+        heard = [stream] if sound is None else [stream, sound]
+        for frame in _bounded(_seen(_decoded(container, *heard), hear), arguments):
             upright = _upright(frame, stream)
             _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
@@ -121,13 +150,26 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
         if written is None:
             raise Refused("has no frame in it")
         output.mux(written.encode(None))
+        if track is not None:
+            for each in early:
+                track.write(each)
+            track.end()
 
 
-def _bounded(frames: Iterable[object], arguments: Mapping[str, float]) -> Iterator[av.VideoFrame]:
+def _seen(frames: Iterable[object], hear: Callable[[av.AudioFrame], None]) -> Iterator[av.VideoFrame]:
+    """The pictures among the frames; `hear` gets the others."""
+    for frame in frames:
+        if isinstance(frame, av.AudioFrame):
+            hear(frame)
+        else:
+            assert isinstance(frame, av.VideoFrame)
+            yield frame
+
+
+def _bounded(frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]) -> Iterator[av.VideoFrame]:
     """The frames, their times from 0 on."""
     first: int | None = None
     for number, frame in enumerate(frames):
-        assert isinstance(frame, av.VideoFrame)
         _check_pixels(frame.width, frame.height, arguments["max_pixels"])
         if number >= arguments["max_frames"]:
             raise Refused(f"has more than {int(arguments['max_frames']):,} frames")
@@ -170,9 +212,10 @@ def _writing(target: Target, container: str) -> Iterator[OutputContainer]:
         yield output
 
 
-def _decoded(container: InputContainer, stream: AudioStream | VideoStream) -> Iterator[object]:
-    stream.codec_context.thread_count = 1
-    yield from container.decode(stream)
+def _decoded(container: InputContainer, *streams: AudioStream | VideoStream) -> Iterator[object]:
+    for stream in streams:
+        stream.codec_context.thread_count = 1
+    yield from container.decode(*streams)
 
 
 def _check_codec(stream: AudioStream | VideoStream, taken: frozenset[str]) -> None:

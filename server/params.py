@@ -19,8 +19,9 @@ from encoding.formats import ALIASES, FORMATS, Format
 from pipelines.base import GenerationParams, ModelDefaults, ModelInfo, SoundFormat
 from server.echo import shown
 from server.engine.base import Capabilities
-from server.errors import BadField, MissingField, ModelNotFound
+from server.errors import BadField, ModelNotFound
 from server.kinds import allowed
+from server.reference_rules import check_references
 from server.schemas import MAX_SEED, ResponseFormat, VideoGenerationRequest, rate_on_wire
 from server.settings import Settings
 
@@ -58,7 +59,7 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     """
     info = find_model(request, capabilities)
     _check_unused(request, info)
-    _check_references(request, info)
+    check_references(request, info)
     output = _format(request, info, capabilities)
     fps = _fps(request, info)
     params = _params(request, info, fps, settings)
@@ -147,23 +148,6 @@ def find_model(request: VideoGenerationRequest, capabilities: Capabilities) -> M
             return info
     served = ", ".join(" = ".join([info.id, *info.aliases]) for info in capabilities.models)
     raise ModelNotFound(f"model: {shown(request.model)} is not served; there are {served}", param="model")
-
-
-def _check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
-    for field, use, noun in (
-        ("input_reference", info.image, "picture"),
-        ("audio_reference", info.audio, "sound"),
-        ("video_reference", info.video, "film"),
-    ):
-        given = getattr(request, field) is not None
-        if given and use == "none":
-            raise BadField(field, f"is not allowed; {info.id} takes no {noun}")
-        if not given and use == "required":
-            raise MissingField(field, f"is required; {info.id} starts from a {noun}")
-    if request.last_image is not None and not info.last_image:
-        raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture")
-    if request.last_image is not None and request.input_reference is None:
-        raise BadField("last_image", "is not allowed without input_reference")
 
 
 def _check_unused(request: VideoGenerationRequest, info: ModelInfo) -> None:

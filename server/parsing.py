@@ -21,7 +21,7 @@ from server.forms import read_form
 from server.jsontext import BadJson, read_json_object
 from server.meaning import Source, take_video, understand
 from server.multipart import FormReader
-from server.schemas import REFERENCES, ImageReference, VideoGenerationRequest
+from server.schemas import ORDERED, REFERENCES, ImageReference, OrderedReference, VideoGenerationRequest
 from server.sections import ServerSettings
 from server.spool import Spool, Upload
 from server.values import Fields
@@ -119,14 +119,28 @@ class RequestReader:
         return ParsedRequest(request, spool, meaning.unknown, meaning.names)
 
 
-def _moved(request: VideoGenerationRequest, spool: Spool) -> Iterator[tuple[str, Upload]]:
+def _moved(request: VideoGenerationRequest, spool: Spool) -> Iterator[tuple[str, object]]:
     """Files that came as long texts, as if they had come as files: the texts would stay in memory."""
     for name in REFERENCES:
         reference = getattr(request, name)
-        uri = reference.image_url if isinstance(reference, ImageReference) else None
-        if uri is not None and len(uri) >= PIECE and is_data_uri(uri):
-            with suppress(BadDataUri):  # refused where short ones are
-                yield name, spool.add(read_data_uri(uri))
+        if isinstance(reference, ImageReference) and (file := _file_in(reference.image_url, spool)):
+            yield name, file
+    if request.references is not None:
+        yield ORDERED, [_with_file(each, spool) for each in request.references]
+
+
+def _with_file(reference: OrderedReference, spool: Spool) -> OrderedReference:
+    value = getattr(reference, reference.key)
+    file = _file_in(value, spool) if isinstance(value, str) else None
+    return reference if file is None else reference.model_copy(update={reference.key: file})
+
+
+def _file_in(uri: str | None, spool: Spool) -> Upload | None:
+    """What a long `data:` URI holds; None for any other text."""
+    if uri is not None and len(uri) >= PIECE and is_data_uri(uri):
+        with suppress(BadDataUri):  # refused where short ones are
+            return spool.add(read_data_uri(uri))
+    return None
 
 
 def _read_json(body: bytes) -> Fields:

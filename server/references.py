@@ -95,15 +95,19 @@ class References:
         """
         await self._store(reference, field, target, self._sound)
 
-    async def store_video(self, reference: Reference, field: str, target: Path) -> None:
-        """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, no sound,
-        times from 0 on.
+    async def store_video(
+        self, reference: Reference, field: str, target: Path, *, sound: bool = False
+    ) -> None:
+        """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, times from
+        0 on. With `sound` it keeps its own, if it has any, as `store_audio` would store it.
 
         Raises:
             InvalidMedia: not a film, damaged, or beyond the limits of `media`.
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
-        await self._store(reference, field, target, self._film)
+        work = self._film
+        arguments = {**work.arguments, "sound": sound}
+        await self._store(reference, field, target, replace(work, arguments=arguments))
 
     async def close(self) -> None:
         """End the processes that decode."""

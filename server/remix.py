@@ -8,12 +8,13 @@ from typing import Any
 
 from anyio import to_thread
 
+from pipelines.base import Reference
 from server.echo import shown
 from server.errors import BadField, IllegalMove, VideoExpired
 from server.jobs import Job, JobStatus
 from server.params import Resolved, find_model, resolve
 from server.parsing import ParsedRequest
-from server.schemas import VideoGenerationRequest
+from server.schemas import ORDERED, ORDERED_KINDS, OrderedReference, VideoGenerationRequest
 from server.services import Services
 from server.spool import Upload
 
@@ -80,15 +81,24 @@ def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
         values["size"] = f"{params.width}x{params.height}"
     if request.seconds is None:
         values["num_frames"] = params.num_frames
-    for field, picture in (("input_reference", params.image), ("last_image", params.last_image)):
-        if picture is not None and getattr(request, field) is None:
-            values[field] = _kept(parsed, picture, field, source)
+    if request.references is None:  # they stand instead of a first and last frame
+        for field, picture in (("input_reference", params.image), ("last_image", params.last_image)):
+            if picture is not None and getattr(request, field) is None:
+                values[field] = _kept(parsed, picture, field, source)
+    if request.input_reference is None and request.last_image is None and request.references is None:
+        ordered = [_kept_reference(parsed, each, source) for each in params.references]
+        values[ORDERED] = ordered or None
     return {name: value for name, value in values.items() if getattr(request, name) is None}
 
 
-def _kept(parsed: ParsedRequest, picture: Path, field: str, source: Job) -> Upload:
+def _kept_reference(parsed: ParsedRequest, reference: Reference, source: Job) -> OrderedReference:
+    (key,) = (key for key, kind in ORDERED_KINDS.items() if kind == reference.kind)
+    return OrderedReference.model_validate({key: _kept(parsed, reference.path, ORDERED, source)})
+
+
+def _kept(parsed: ParsedRequest, file: Path, field: str, source: Job) -> Upload:
     try:
-        return parsed.spool.copy_of(picture)
+        return parsed.spool.copy_of(file)
     except FileNotFoundError:
-        problem = f"{field}: the picture of video {source.id} is not kept any more; send it again"
+        problem = f"{field}: the file of video {source.id} is not kept any more; send it again"
         raise VideoExpired(problem, param=field) from None

@@ -5,11 +5,14 @@ The OpenAPI document and the README's table of fields are made from these descri
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
+from pipelines.base import ReferenceKind
 from server.spool import Upload
 
 MAX_PROMPT = 32_000
@@ -20,7 +23,9 @@ TOLERATED = frozenset({"user", "quality", "metadata", "characters", "preencode_m
 """Accepted for the sake of clients that send them, without effect; never stored."""
 
 REFERENCES = frozenset({"input_reference", "last_image", "audio_reference", "video_reference"})
-TOP_LEVEL_ONLY = REFERENCES | {"prompt", "model", "response_format", "stream", "extra_params"}
+ORDERED = "references"
+MAX_ORDERED = 16
+TOP_LEVEL_ONLY = REFERENCES | {ORDERED, "prompt", "model", "response_format", "stream", "extra_params"}
 """What `extra_params` cannot hold: the words, the files, and where the answer goes."""
 
 ResponseFormat = Literal["video_bytes", "video_path", "b64_json", "url"]
@@ -64,6 +69,36 @@ _File = Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format"
 Reference = _File | ImageReference
 """A file, or a name for one; a bare URL on the wire is an `ImageReference`."""
 
+
+class OrderedReference(Wire):
+    """One of several references: exactly one of these."""
+
+    image_url: _File | str | None = Field(
+        None, repr=False, description="picture: a file of a form, `data:` URI, or URL where that is allowed"
+    )
+    video_url: _File | str | None = Field(None, repr=False, description="film, and its sound if it has any")
+    audio_url: _File | str | None = Field(None, repr=False, description="sound, also that of a film")
+
+    @property
+    def key(self) -> str:
+        """The one that is given."""
+        (key,) = (name for name in OrderedReference.model_fields if getattr(self, name) is not None)
+        return key
+
+    @property
+    def kind(self) -> ReferenceKind:
+        return ORDERED_KINDS[self.key]
+
+    @property
+    def source(self) -> Reference:
+        """The file, or what names it, as a reference of its own."""
+        value = getattr(self, self.key)
+        return ImageReference(image_url=value) if isinstance(value, str) else value
+
+
+ORDERED_KINDS: Mapping[str, ReferenceKind] = MappingProxyType(
+    {"image_url": "image", "video_url": "video", "audio_url": "audio"}
+)
 
 _PICTURE = {"image_url": "data:image/png;base64,iVBORw0KGgo="}
 
@@ -190,6 +225,13 @@ class VideoGenerationRequest(Wire):
     )
     video_reference: Reference | None = Field(
         None, repr=False, description="video of a video-to-video model", examples=[{"file_id": "file-abc"}]
+    )
+    references: list[OrderedReference] | None = Field(
+        None,
+        repr=False,
+        description="up to 16 pictures, films and sounds in the order in which the model reads them, each an "
+        "object with one of `image_url`, `video_url` and `audio_url`; instead of a first and last frame",
+        examples=[[_PICTURE, {"audio_url": "data:audio/wav;base64,UklGRg=="}]],
     )
     output_format: str | None = Field(
         None,

@@ -47,6 +47,11 @@ class Sent:
         """How the client would name `key` within this object."""
         return f"{self.name}.{key}" if self.bracketed is None else f"{self.name}[{key}]"
 
+    def item(self, index: int, value: Value) -> Sent:
+        """The element `index` of this list."""
+        name = f"{self.name}[{index}]"
+        return Sent(str(index), name, value, None if self.bracketed is None else name)
+
     def child(self, key: str, value: Value) -> Sent:
         """The field `key` of this object."""
         name = self.name_of(key)

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from server.kinds import CANONICAL, SCALARS, spellings
-from server.schemas import REFERENCES, TOLERATED, ImageReference, VideoGenerationRequest
+from server.schemas import (
+    ORDERED,
+    REFERENCES,
+    TOLERATED,
+    ImageReference,
+    OrderedReference,
+    VideoGenerationRequest,
+)
 from tests.server.door import Door
 
 # Field, what is sent, what it means. Sent as JSON and as a form.
@@ -92,6 +99,20 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("audio_reference", "data:,x", ImageReference(image_url="data:,x")),
     ("audio", "data:,x", ImageReference(image_url="data:,x")),
     ("video_reference", "data:,x", ImageReference(image_url="data:,x")),
+    (
+        "references",
+        [{"image_url": "data:,x"}, {"image_url": "data:,y"}],
+        [OrderedReference(image_url="data:,x"), OrderedReference(image_url="data:,y")],
+    ),
+    (
+        "references",
+        '[{"image_url": "data:,x"}, {"audio_url": "https://example.com/a.wav"}, {"video_url": "data:,z"}]',
+        [
+            OrderedReference(image_url="data:,x"),
+            OrderedReference(audio_url="https://example.com/a.wav"),
+            OrderedReference(video_url="data:,z"),
+        ],
+    ),
 ]
 
 
@@ -110,7 +131,7 @@ def test_every_field_has_a_meaning_that_is_tested() -> None:
     """The table above covers each field and each of its spellings."""
     fields = set(VideoGenerationRequest.model_fields) - TOLERATED - {"extra_params", "width", "height"}
     assert {name for name, _, _ in MEANINGS} == {name for field in fields for name in spellings(field)}
-    assert set(SCALARS) == fields - REFERENCES - {"video_codec_options"} | {"width", "height"}
+    assert set(SCALARS) == fields - REFERENCES - {ORDERED, "video_codec_options"} | {"width", "height"}
 
 
 async def test_width_and_height_mean_a_size(door: Door) -> None:

@@ -1,0 +1,197 @@
+"""`references`: several pictures, sounds and films in one order."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+from pydantic import TypeAdapter
+
+from pipelines.base import Reference, ReferenceLimits
+from server.params import Resolved
+from server.spool import Upload
+from tests.server.door import CAPABILITIES, Door, refused
+from tests.server.films import film, sound
+from tests.server.pictures import encoded, split
+from tests.server.running import Server, serving
+from tests.server.scripted import resolved
+from tests.server.test_model_rules import door_to
+
+LIMITS = ReferenceLimits(images=2, videos=1, audios=1, total=3)
+PICTURE, SOUND, FILM = ({f"{kind}_url": "data:,x"} for kind in ("image", "audio", "video"))
+FILE = ("upload", b"abc", "application/octet-stream")
+
+
+async def test_a_form_numbers_them(door: Door) -> None:
+    """Files and texts in any order of parts: the numbers say which comes first."""
+    outcome = await door.form(
+        [
+            ("references[2][image_url]", "data:,z"),
+            ("references[0][image_url]", FILE),
+            ("references[10][audio_url]", FILE),
+            ("prompt", "x"),
+        ]
+    )
+    assert outcome.parsed is not None
+    found = outcome.parsed.request.references
+    assert found is not None
+    assert [each.kind for each in found] == ["image", "image", "audio"]
+    assert isinstance(found[0].image_url, Upload)
+    assert found[0].image_url.read() == b"abc"
+    assert found[1].image_url == "data:,z"
+
+
+async def test_long_data_uris_are_files(door: Door) -> None:
+    """They leave memory as those of the other references do."""
+    data = bytes(300_000)
+    uri = f"data:image/png;base64,{b64encode(data).decode()}"
+    outcome = await door.json({"prompt": "x", "references": [{"image_url": uri}]})
+    assert outcome.parsed is not None
+    found = outcome.parsed.request.references
+    assert found is not None
+    assert isinstance(found[0].image_url, Upload)
+    assert found[0].image_url.read() == data
+
+
+@pytest.mark.parametrize(
+    ("sent", "param", "words"),
+    [
+        ([{}], "references[0]", "one of image_url, video_url and audio_url"),
+        ([{"image_url": "data:,x", "audio_url": "data:,x"}], "references[0]", "number them"),
+        ([{"image_url": "data:,x"}, {"picture": "x"}], "references[1].picture", "there are audio_url"),
+        ([{"image_url": 7}], "references[0].image_url", "must be text"),
+        (["data:,x"], "references[0]", "must be an object"),
+        ([{"image_url": "data:,x"}] * 17, "references", "17 are too many; at most 16"),
+        ("data:,x", "references", "not valid JSON"),
+        ('{"image_url": "data:,x"}', "references", "must be a list"),
+        (7, "references", "must be a list"),
+    ],
+)
+async def test_what_is_no_list_of_references_is_refused(
+    door: Door, sent: Any, param: str, words: str
+) -> None:
+    """With the place in the list, and what it must be."""
+    outcome = await door.json({"prompt": "x", "references": sent})
+    assert outcome.status == 400, outcome.body
+    assert outcome.error["param"] == param
+    assert words in outcome.error["message"]
+
+
+async def test_a_form_that_does_not_number_different_kinds_is_refused(door: Door) -> None:
+    """The order could not be told."""
+    parts = [("prompt", "x"), ("references[][image_url]", "data:,x"), ("references[][audio_url]", "data:,y")]
+    outcome = await door.form(parts)
+    assert outcome.status == 400
+    assert "references[0][image_url]" in outcome.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"references": [PICTURE] * 3}, "references", "3 pictures are not allowed; text takes at most 2"),
+        ({"references": [PICTURE, FILM, FILM]}, "references", "2 films"),
+        ({"references": [SOUND]}, "references", "sounds alone"),
+        ({"references": [PICTURE, SOUND, FILM, PICTURE]}, "references", "at most 3 in all"),
+        ({"references": [PICTURE], "last_image": "data:,x"}, "last_image", "together with references"),
+        ({"references": [PICTURE], "input_reference": "data:,x"}, "input_reference", "one or the other"),
+        ({}, "references", "is required"),
+    ],
+)
+async def test_a_models_limits_are_checked_at_the_door(
+    fields: dict[str, Any], param: str, words: str
+) -> None:
+    """Kinds, number, and what cannot stand together."""
+    limits = replace(LIMITS, required=not fields)
+    async with door_to(references=limits, image="optional", last_image=True, last_image_alone=True) as door:
+        error = (await door.json({"prompt": "x", **fields})).error
+    assert error["param"] == param
+    assert words in error["message"]
+
+
+async def test_other_models_take_none_and_a_last_picture_may_stand_alone(door: Door) -> None:
+    """What is refused for the one is taken by the other."""
+    assert (await refused(door, references=[PICTURE]))["param"] == "references"
+    async with door_to(image="optional", last_image=True) as other:
+        assert (await refused(other, last_image="data:,x"))["param"] == "last_image"
+    async with door_to(image="optional", last_image=True, last_image_alone=True) as other:
+        assert (await other.json({"prompt": "x", "last_image": "data:,x"})).status == 200
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """Its model `text` takes references."""
+    async with serving(tmp_path) as running:
+        text, *others = CAPABILITIES.models
+        models = (replace(text, references=LIMITS), *others)
+        running.engine.capabilities = replace(CAPABILITIES, models=models)
+        yield running
+
+
+def ordered() -> dict[str, Any]:
+    """A film with sound, a picture and a sound, as files of a form."""
+    files = (
+        ("video_url", film(audio="aac")),
+        ("image_url", encoded(split(), "PNG")),
+        ("audio_url", sound("mp3", "libmp3lame")),
+    )
+    return {
+        f"references[{index}][{key}]": ("upload", data, "application/octet-stream")
+        for index, (key, data) in enumerate(files)
+    }
+
+
+async def test_they_are_stored_in_their_order(server: Server, tmp_path: Path) -> None:
+    """Checked and made uniform like single ones; a film keeps its sound, in the one file."""
+    response = await server.client.post("/v1/videos", data={"prompt": "x"}, files=ordered())
+    assert response.status_code == 200, response.text
+    folder = tmp_path / "uploads" / response.json()["id"]
+    stored = server.engine.tasks[await server.begun()].params.references
+    assert stored == (
+        Reference("video", folder / "references_0.mkv"),
+        Reference("image", folder / "references_1.png"),
+        Reference("audio", folder / "references_2.wav"),
+    )
+    with av.open(str(stored[0].path)) as container:
+        picture, heard = container.streams.video[0], container.streams.audio[0]
+        assert (picture.codec_context.name, heard.codec_context.name) == ("ffv1", "pcm_f32le")
+        counted = [type(frame) for frame in container.decode(picture, heard)]
+    assert counted.count(av.VideoFrame) == 10
+    assert counted.count(av.AudioFrame) > 0
+
+
+async def test_a_remix_reads_them_again(server: Server) -> None:
+    """Those of the source, in its order, unless the remix gives its own."""
+    made = await server.client.post("/v1/videos", data={"prompt": "x"}, files=ordered())
+    source = made.json()["id"]
+    await server.finish()
+    again = await server.client.post(f"/v1/videos/{source}/remix", json={"prompt": "y"})
+    assert again.status_code == 200, again.text
+    params = server.engine.tasks[await server.begun(2)].params
+    assert [each.kind for each in params.references] == ["video", "image", "audio"]
+    assert all(each.path.parent.name == again.json()["id"] for each in params.references)
+
+
+async def test_one_that_is_damaged_is_named(server: Server, tmp_path: Path) -> None:
+    """By its place, as the client wrote it; nothing of the request stays."""
+    files = ordered() | {"references[1][image_url]": ("upload", b"no picture", "image/png")}
+    response = await server.client.post("/v1/videos", data={"prompt": "x"}, files=files)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "references[1][image_url]"
+    assert response.json()["error"]["code"] == "invalid_image"
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_stored_jobs_keep_them(tmp_path: Path) -> None:
+    """What is in the database reads back as it was."""
+    adapter = TypeAdapter(Resolved)
+    before = resolved(references=(Reference("image", tmp_path / "1.png"), Reference("audio", tmp_path / "2")))
+    assert adapter.validate_json(adapter.dump_json(before)) == before
+    older = json.loads(adapter.dump_json(before))
+    del older["params"]["references"]
+    assert adapter.validate_json(json.dumps(older)).params.references == ()
