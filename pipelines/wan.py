@@ -105,6 +105,7 @@ class Wan:
         self._decoder = StreamingDecoder(
             pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
         )
+        self._tile = decode.tile
         self.info = _info(pipe, config)
         if device.type == "cuda":
             self._warm(config)
@@ -122,7 +123,9 @@ class Wan:
             if self.info.image != "none":
                 frames = _WARM_VIDEO if self.info.task == "i2v" else 1
                 sides = grid.side(height), grid.side(width)
-                encode_video(vae, torch.rand(1, 3, frames, *sides, dtype=vae.dtype, device=self._device))
+                encode_video(
+                    vae, torch.rand(1, 3, frames, *sides, dtype=vae.dtype, device=self._device), self._tile
+                )
         torch.cuda.synchronize(self._device)
         self._pipe.maybe_free_model_hooks()
         torch.cuda.empty_cache()
@@ -189,10 +192,10 @@ class Wan:
         control.progress("image", 0, 1)
         condition: Condition
         if self.info.task == "ti2v":
-            condition = first_frame(self._pipe.vae, params, width, height, self._device)
+            condition = first_frame(self._pipe.vae, params, width, height, self._device, self._tile)
         else:
             frames = self.info.grid.frames(params.num_frames)
-            condition = concatenated(self._pipe.vae, params, frames, width, height, self._device)
+            condition = concatenated(self._pipe.vae, params, frames, width, height, self._device, self._tile)
         control.progress("image", 1, 1)
         return condition
 

@@ -42,8 +42,9 @@ class DecodeSettings(Section):
     tile: str = Field(
         "auto",
         pattern=rf"^(auto|none|{_SIZE})$",
-        description="frames are decoded in tiles of so many pixels (`WIDTHxHEIGHT`, multiples of 16), with "
-        "the same result; `auto`: where the GPU's memory allows no other way; `none`: never",
+        description="frames are decoded, and given pictures encoded, in tiles of so many pixels "
+        "(`WIDTHxHEIGHT`, multiples of 16), with the same result; `auto`: where the GPU's memory allows no "
+        "other way; `none`: never",
     )
     exact: bool = Field(
         False, description="frames with the same bits as diffusers' decoder makes, at a third of the speed"

@@ -21,19 +21,23 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import (
 
 from pipelines.wan_vae import ops
 from pipelines.wan_vae.convs import Convs, lay_channels_last
+from pipelines.wan_vae.encoder_tiles import encode_grid, encode_tile, split_rates
 from pipelines.wan_vae.fast import CACHE_FRAMES, Caches, attention, residual
+from pipelines.wan_vae.memory import Tiling
 from pipelines.wan_vae.ops import Sum
+from pipelines.wan_vae.tiles import Size, Tiles
 
 _FRAMES = 4
 """Of a video, for each latent frame after the first."""
 
 
 @torch.inference_mode()
-def encode(vae: AutoencoderKLWan, video: torch.Tensor) -> torch.Tensor:
+def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") -> torch.Tensor:
     """The mode of the latents of `video` as `AutoencoderKLWan.encode` has it, but for rounding.
 
     `video`: (1, 3, T, H, W) in [-1, 1], T = 4 k + 1, in the VAE's dtype, on its device. Returns
-    (1, z_dim, k + 1, H / scale, W / scale) in that dtype.
+    (1, z_dim, k + 1, H / scale, W / scale) in that dtype. `tile`: as `StreamingDecoder` takes it, for the
+    layers at the full frame rate, which need the most memory.
     """
     hook = getattr(vae, "_hf_hook", None)
     if hook is not None:  # what accelerate would do before `AutoencoderKLWan.encode`
@@ -42,7 +46,7 @@ def encode(vae: AutoencoderKLWan, video: torch.Tensor) -> torch.Tensor:
     if vae.config.patch_size is not None:
         video = patchify(video, patch_size=vae.config.patch_size)
     frames = video[0].permute(1, 2, 3, 0)
-    walk = _Walk(vae.encoder, frames)
+    walk = _Walk(vae, frames, encode_tile(vae, frames, tile))
     parts = [walk.step(frames[:1])]
     parts += [walk.step(frames[at : at + _FRAMES]) for at in range(1, frames.shape[0], _FRAMES)]
     moments = F.linear(torch.cat(parts), vae.quant_conv.weight.flatten(1), vae.quant_conv.bias)
@@ -52,11 +56,15 @@ def encode(vae: AutoencoderKLWan, video: torch.Tensor) -> torch.Tensor:
 class _Walk:
     """One video's way through the encoder."""
 
-    def __init__(self, encoder: Any, frames: torch.Tensor) -> None:
-        self._encoder = encoder
+    def __init__(self, vae: Any, frames: torch.Tensor, size: Size | None) -> None:
+        self._encoder = vae.encoder
         self._caches = Caches(Convs(frames.device, frames.dtype))
+        self._tiles: Tiles | None = None
+        if size is not None:
+            places = encode_grid(vae, frames.shape[1], frames.shape[2], size)
+            self._tiles = Tiles(*places, self._caches.convs, frames.device)
         self._before: dict[WanCausalConv3d, torch.Tensor] = {}
-        self._fast, self._slow = _split(list(encoder.down_blocks))
+        self._fast, self._slow = split_rates(vae)
         self._looks_back = CACHE_FRAMES * (1 + _causal(self._fast))
         self._still = 0
         self._last: torch.Tensor | None = None
@@ -70,7 +78,7 @@ class _Walk:
             self._made = self._full_rate(frames)
         value = Sum(self._made.clone())  # the layers write over what they are given
         for block in self._slow:
-            value = self._block(block, value)
+            value = self._block(self._caches, block, value)
         value = residual(self._caches, self._encoder.mid_block.resnets[0], value)
         for module, resnet in zip(
             self._encoder.mid_block.attentions, self._encoder.mid_block.resnets[1:], strict=True
@@ -84,21 +92,34 @@ class _Walk:
         return self._last is not None and bool((frames == self._last).all())
 
     def _full_rate(self, frames: torch.Tensor) -> torch.Tensor:
-        window = self._caches.window(self._encoder.conv_in, frames)
+        if self._tiles is None:
+            return self._ahead(self._caches, frames)
+        # As the decoder does behind its cut, see `tiles`.
+        made: torch.Tensor | None = None
+        for row, column, caches in self._tiles:
+            part = self._ahead(caches, frames[:, row.taken, column.taken])
+            if made is None:
+                made = part.new_empty(part.shape[0], *self._tiles.sides, part.shape[-1])
+            made[:, row.place, column.place] = part[:, row.kept, column.kept]
+        assert made is not None
+        return made
+
+    def _ahead(self, caches: Caches, frames: torch.Tensor) -> torch.Tensor:
+        window = caches.window(self._encoder.conv_in, frames)
         window.frames.copy_(frames)
-        value = self._caches.conv(self._encoder.conv_in, window)
+        value = caches.conv(self._encoder.conv_in, window)
         for block in self._fast:
-            value = self._block(block, value)
+            value = self._block(caches, block, value)
         return ops.settle(value)
 
-    def _block(self, block: Any, value: Sum) -> Sum:
+    def _block(self, caches: Caches, block: Any, value: Sum) -> Sum:
         if isinstance(block, WanResidualBlock):
-            return residual(self._caches, block, value)
+            return residual(caches, block, value)
         if isinstance(block, WanResample):
             return self._halved(block, ops.settle(value))
         entered = ops.settle(value)
         for resnet in block.resnets:
-            value = residual(self._caches, resnet, value)
+            value = residual(caches, resnet, value)
         if block.downsampler is not None:
             value = self._halved(block.downsampler, ops.settle(value))
         averaged = block.avg_shortcut(entered.permute(3, 0, 1, 2).unsqueeze(0).contiguous())
@@ -118,15 +139,6 @@ class _Walk:
         frames = torch.cat([before, y]).permute(3, 0, 1, 2).unsqueeze(0)
         made = F.conv3d(frames, conv3d.weight, conv3d.bias, stride=conv3d.stride)
         return Sum(made[0].permute(1, 2, 3, 0).contiguous())
-
-
-def _split(blocks: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The blocks before the first that halves the frames, and the rest."""
-    for position, block in enumerate(blocks):
-        resample = block if isinstance(block, WanResample) else getattr(block, "downsampler", None)
-        if resample is not None and resample.mode == "downsample3d":
-            return blocks[:position], blocks[position:]
-    return blocks, []
 
 
 def _causal(blocks: list[Any]) -> int:

@@ -21,9 +21,9 @@ _CHUNKS = (4, 2, 1)
 """Latent frames a step, the fastest first."""
 _STRETCHES = (4, 2, 1)
 """Frames at the last resolution at once; four is what one latent frame makes."""
-_TILES: tuple[Size, ...] = ((512, 512), (256, 256))
+TILES: tuple[Size, ...] = ((512, 512), (256, 256))
 """The larger, the less is computed twice."""
-_MARGIN = 1.15
+MARGIN = 1.15
 """For the libraries' workspaces and what the allocator cannot use."""
 
 Tiling = Size | Literal["auto"] | None
@@ -73,7 +73,7 @@ def plan(
         if not latents.is_cuda:
             size = None if tile == "auto" else tile
             return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1), size)
-        free = _free_now(latents.device)
+        free = free_now(latents.device)
     candidates = list(_candidates(chunk, tile))
     easy = Free(min(DEFAULT_BYTES, free.device), free.host)
     for sizes in candidates:
@@ -90,7 +90,7 @@ def _candidates(chunk: int | None, tile: Tiling) -> Iterator[Plan]:
         yield from (Plan(wanted, _STRETCHES[0]) for wanted in chunks)
         yield from (Plan(chunks[-1], stretch) for stretch in _STRETCHES[1:])
     if tile is not None:
-        tiles = _TILES if tile == "auto" else (tile,)
+        tiles = TILES if tile == "auto" else (tile,)
         yield from (Plan(wanted, _STRETCHES[0], size) for wanted in chunks for size in tiles)
 
 
@@ -107,7 +107,7 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
     for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
         if position == last:
             frames = min(frames, sizes.stretch)
-        wide = max(conv.out_channels for conv in _causal(block))
+        wide = max(conv.out_channels for conv in causal(block))
         worst = max(worst, held + area.residuals * wide * (4 * frames + 2))
         if position == last:
             break
@@ -123,7 +123,7 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
         conv = resample.resample[1]
         worst = max(worst, held + 4 * area.upsampling * frames * (resample.dim + 2 * conv.out_channels))
     values = sum(cached.values for cached in _cached(vae, areas, sizes))
-    return int((values + worst) * latents.element_size() * _MARGIN)
+    return int((values + worst) * latents.element_size() * MARGIN)
 
 
 def parked_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> int:
@@ -157,15 +157,15 @@ def _areas(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> list[_A
     blocks, cut = len(vae.decoder.up_blocks), cut_of(vae)
     if sizes.tile is None:
         return [_Area(whole * 4**position, whole * 4**position) for position in range(blocks)]
-    tile = _largest(*grid(vae, latents.shape[3], latents.shape[4], sizes.tile))
+    tile = largest(*grid(vae, latents.shape[3], latents.shape[4], sizes.tile))
     areas = [_Area(whole * 4**position, whole * 4**position) for position in range(cut)]
     areas.append(_Area(whole * 4**cut, tile))
     areas += [_Area(tile * 4**position, tile * 4**position) for position in range(1, blocks - cut)]
     return areas
 
 
-def _largest(rows: list[Span], columns: list[Span]) -> int:
-    """Pixels of the largest tile with its halo, at the cut."""
+def largest(rows: list[Span], columns: list[Span]) -> int:
+    """Pixels of the largest tile with its halo, of what goes in."""
     return math.prod(max(span.taken.stop - span.taken.start for span in side) for side in (rows, columns))
 
 
@@ -182,16 +182,17 @@ def _cached(vae: AutoencoderKLWan, areas: list[_Area], sizes: Plan) -> Iterator[
 
 def _kept(modules: Iterable[torch.nn.Module], pixels: int, *, parks: bool) -> Iterator[_Cached]:
     for module in modules:
-        for conv in _causal(module):
+        for conv in causal(module):
             if conv.kernel_size[0] > 1:
                 yield _Cached(CACHE_FRAMES * pixels * conv.in_channels, parks)
 
 
-def _causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:
+def causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:
+    """The causal convolutions of a module, in its order."""
     return (conv for conv in module.modules() if isinstance(conv, WanCausalConv3d))
 
 
-def _free_now(device: torch.device) -> Free:
+def free_now(device: torch.device) -> Free:
     """Memory that the device or torch's own allocator has to give, and the host's."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -54,6 +54,8 @@ class Tiles:
     """The tiles of a picture, each with caches of its own: on the device while it is at work, else parked."""
 
     def __init__(self, rows: list[Span], columns: list[Span], convs: Convs, device: torch.device) -> None:
+        self.sides = rows[-1].place.stop, columns[-1].place.stop
+        """Height and width of what comes out."""
         self._device = device
         self._tiles = [(row, column, Caches(convs)) for row, column in product(rows, columns)]
 
@@ -95,10 +97,8 @@ class TiledSteps:
             done = 0
             for piece in step.tail(middle.part(row.taken, column.taken), self._cut):
                 if frames is None:
-                    scale = 2 ** (len(self._decoder.up_blocks) - 1 - self._cut)
-                    sides = (side * scale for side in middle.x.shape[1:3])
                     count = whole.frames_of(middle, self._cut)
-                    frames = piece.new_empty(count, *sides, piece.shape[-1])
+                    frames = piece.new_empty(count, *self._tiles.sides, piece.shape[-1])
                 here = frames[done : done + piece.shape[0], row.place, column.place]
                 here.copy_(piece[:, row.kept, column.kept])
                 done += piece.shape[0]

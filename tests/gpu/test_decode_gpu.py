@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
-from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, ops
+from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, encoder_tiles, ops
 from pipelines.wan_vae.conv import Kernel
 from pipelines.wan_vae.memory import Plan, needed_bytes, plan
 from tests.pipelines.tiny_models import TINY
@@ -147,6 +147,24 @@ def test_tiles_need_less_memory_for_the_same_frames() -> None:
     assert peaks[1] <= needed_bytes(model, latents, Plan(1, 4, (256, 256)))
     assert peaks[1] < 0.5 * peaks[0]
     assert (made[0] - made[1]).abs().mean() < 1e-3
+
+
+def test_encoding_in_tiles_needs_less_memory_for_the_same_latents() -> None:
+    """Of whole pictures and of tiles the estimates hold."""
+    torch.manual_seed(0)
+    model = AutoencoderKLWan().cuda().bfloat16().eval()
+    video = torch.rand(1, 3, 9, 480, 832, device="cuda").bfloat16()
+    peaks, made = [], []
+    for tile in (None, (256, 256)):
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        made.append(encoder.encode(model, video, tile).float())
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+        frames = video[0].permute(1, 2, 3, 0)
+        assert peaks[-1] <= encoder_tiles.encode_bytes(model, frames, tile)[0]
+    assert peaks[1] < 0.7 * peaks[0]
+    assert (made[0] - made[1]).abs().mean() <= 1e-2 * made[0].abs().mean()
 
 
 def test_too_little_memory_means_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from diffusers import AutoencoderKLWan
 
-from pipelines.wan_vae import encoder
+from pipelines.wan_vae import encoder, encoder_tiles
+from pipelines.wan_vae.memory import Free
 from tests.pipelines.test_wan_vae import NAMES, vae
 
 
@@ -30,6 +32,41 @@ def test_equals_diffusers_at_every_length(name: str, frames: int) -> None:
     expected = whole(model, video)
     got = encoder.encode(model, video)
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("height", "width", "tile"), [(48, 80, (32, 16)), (32, 32, (512, 512))], ids=str)
+def test_tiles_change_nothing(name: str, height: int, width: int, tile: tuple[int, int]) -> None:
+    """Equal to diffusers' encode of whole pictures, where tiles divide them and where they do not."""
+    model = vae(name)
+    video = clip(9, 80)[..., :height, :width]
+    expected = whole(model, video)
+    got = encoder.encode(model, video, tile)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["full-depth z16", "full-depth z48"])
+def test_a_narrower_halo_would_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pixel of it is to spare."""
+    model, video = vae(name), clip(5, 48)
+    halo = encoder_tiles.encode_halo(model)
+    monkeypatch.setattr(encoder_tiles, "encode_halo", lambda _: halo - 1)
+    expected = whole(model, video)
+    assert (encoder.encode(model, video, (16, 16)) - expected).abs().max() > 1e-4 * expected.abs().max()
+
+
+def test_memory_decides_on_tiles() -> None:
+    """Whole pictures while they fit, then the largest tiles that fit on the device and on the host."""
+    with torch.device("meta"):
+        model = AutoencoderKLWan().bfloat16()
+        frames = torch.empty(81, 1088, 1920, 3, dtype=torch.bfloat16)
+    needs = [encoder_tiles.encode_bytes(model, frames, size) for size in (None, (512, 512), (256, 256))]
+    device, host = zip(*needs, strict=True)
+    assert device[0] > device[1] > device[2]
+    assert host[0] == 0 < host[1] < host[2]
+    found = [encoder_tiles.encode_tile(model, frames, "auto", Free(free, host[1])) for free in device]
+    assert found == [None, (512, 512), (256, 256)]
+    assert encoder_tiles.encode_tile(model, frames, None, Free(1, 1)) is None
 
 
 @pytest.mark.parametrize("held", [1, 20, 40])
