@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import floor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -47,7 +48,7 @@ class OutputSpec:
 
     def samples(self, rate: int) -> int:
         """How many samples of a sound at `rate` last as long as the pictures."""
-        return max(1, round(self.num_frames * rate / self.fps))
+        return max(1, floor(self.num_frames * rate / self.fps))
 
 
 @dataclass(frozen=True, slots=True)

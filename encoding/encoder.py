@@ -9,6 +9,7 @@ from av.video.codeccontext import VideoCodecContext
 from encoding.base import OutputSpec
 from encoding.errors import EncodingError, InvalidOption, InvalidSpec, translate
 from encoding.options import CODECS
+from encoding.sound import check_audio
 
 _BT709 = 1
 """The same number for matrix, primaries and transfer (H.273)."""
@@ -42,7 +43,7 @@ def check_video(spec: OutputSpec, codec: str) -> None:
     if spec.fps <= 0 or max(spec.fps.numerator, spec.fps.denominator) > _MAX_TERM:
         raise InvalidSpec("fps", f"fps: {spec.fps} given, a positive fraction of 32-bit integers is allowed")
     if spec.audio is not None:
-        raise InvalidSpec("audio", f"audio: {spec.format} holds none yet")
+        check_audio(spec.audio)
 
 
 def open_encoder(context: VideoCodecContext, spec: OutputSpec) -> None:

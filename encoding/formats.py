@@ -27,6 +27,8 @@ class Format:
     media_type: str
     codecs: tuple[str, ...]
     """FFmpeg's names of the video encoders that can make it, the default first; none: it holds raw frames."""
+    audio_codec: str | None
+    """FFmpeg's name of the encoder of its sound; None: it holds raw samples."""
     sink: str
     """`module:function` with the signature of `open_sink`."""
     stills: str
@@ -52,17 +54,21 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
                 ".mp4",
                 "video/mp4",
                 get_args(Mp4Codec),
+                "aac",
                 "encoding.mp4:open_mp4",
                 _VIDEO,
                 streamable=True,
             ),
-            Format("webm", ".webm", "video/webm", ("libvpx-vp9",), "encoding.mp4:open_webm", _VIDEO),
-            Format("pt", ".pt", _BYTES, (), "encoding.tensor:open_pt", "encoding.stills:from_pt"),
+            Format(
+                "webm", ".webm", "video/webm", ("libvpx-vp9",), "libopus", "encoding.mp4:open_webm", _VIDEO
+            ),
+            Format("pt", ".pt", _BYTES, (), None, "encoding.tensor:open_pt", "encoding.stills:from_pt"),
             Format(
                 "safetensors",
                 ".safetensors",
                 _BYTES,
                 (),
+                None,
                 "encoding.tensor:open_safetensors",
                 "encoding.stills:from_safetensors",
             ),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import av
 from av.container import OutputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
+
+from encoding.packets import AnyPacket, Sample
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
 
 _log = logging.getLogger(__name__)
 
@@ -18,15 +24,12 @@ _FRAGMENTED = "frag_custom+default_base_moof+skip_trailer"
 _HEADER_FLAGS = f"{_FRAGMENTED}+delay_moov"
 _AV1_PICTURE = b"\x2a\x01\x00"  # metadata: the muxer drops units that are less
 _NAL_PICTURE = b"\0\0\0\1\x65"
-_FRAGMENT_FLAGS = f"{_FRAGMENTED}+empty_moov+frag_discont"
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    data: bytes
-    pts: int
-    dts: int
-    is_keyframe: bool
+_SOUND = b"\0"
+_FRAGMENT = {
+    "movflags": f"{_FRAGMENTED}+empty_moov+frag_discont",
+    "use_editlist": "0",
+    "avoid_negative_ts": "disabled",
+}
 
 
 class _Bytes:
@@ -40,28 +43,62 @@ class _Bytes:
         return len(data)
 
 
+@dataclass(slots=True)
+class _Track:
+    """One stream: what its samples are like, and those that wait to be sent."""
+
+    template: Stream
+    clock: Fraction
+    """The unit of its times, in seconds."""
+    first: Sample
+    """Stands for the first one in the header: its times, and bytes that the muxer lets pass."""
+    waiting: list[Sample] = field(default_factory=list)
+    sent: int = 0
+
+    def add_to(self, container: OutputContainer) -> Stream:
+        stream = container.add_stream_from_template(self.template)
+        if isinstance(self.template, VideoStream):
+            stream.codec_context.codec_tag = self.template.codec_context.codec_tag
+        return stream
+
+    def take(self, count: int) -> list[Sample]:
+        """The next samples that wait, with times from 0 on, as fragments count them."""
+        samples, self.waiting = self.waiting[:count], self.waiting[count:]
+        self.sent += len(samples)
+        began = self.first.dts
+        return [replace(each, pts=each.pts - began, dts=each.dts - began) for each in samples]
+
+
 class LiveStream:
     """Passes `ftyp` and `moov` to `send` when opened, and a `moof` with its `mdat` at each `flush`.
 
     What it has sent after any flush is a whole video: a fragment ends only where no earlier picture is
     missing. If `send` raises, the stream ends there; the file that it accompanies does not notice.
 
+    Sound goes with the pictures that it is heard beside. Pictures never wait for sound that comes later:
+    it then follows in fragments of its own, whose times say where it belongs.
+
     Note [One muxer a fragment]: av has no call to end a fragment, and FFmpeg's own rules end one only when
     the next packet comes, which would hold back the last frame of every chunk. So each fragment has a muxer
     of its own, told by `fragment_index` and `frag_discont` that others came before; its `ftyp` and `moov`
-    are dropped. An empty packet at the first time stamp of the video tells it where time began.
+    are dropped. It shifts no times: they are those of the fragments already, which know none before 0.
     """
 
-    def __init__(self, template: VideoStream, send: Callable[[bytes], None]) -> None:
-        self._template: VideoStream | None = template
+    def __init__(
+        self, template: VideoStream, send: Callable[[bytes], None], sound: AudioStream | None = None
+    ) -> None:
         self._send: Callable[[bytes], None] | None = send
-        self._time_base = Fraction(1) / template.codec_context.framerate
+        codec = template.codec_context
         # Reordered pictures are decoded this many frames before they are shown.
-        self._delay = template.codec_context.reorder_depth
+        self._delay = codec.reorder_depth
+        picture = _AV1_PICTURE if codec.codec.canonical_name == "av1" else _NAL_PICTURE
+        first = Sample(picture, 0, -self._delay, is_keyframe=True)
+        self._tracks = [_Track(template, 1 / Fraction(codec.framerate), first)]
+        """Pictures, and sound if there is any; none once they are abandoned."""
+        if sound is not None:
+            self._tracks.append(_sound_track(sound))
         # What the header promised: the encoder starts later when the whole video is shorter than its delay.
         self._shift: int | None = None
-        self._waiting: list[_Sample] = []
-        self._sent = 0
         self._fragments = 0
         self._pass_on(self._header)
 
@@ -71,29 +108,28 @@ class LiveStream:
             return
         if self._shift is None:
             self._shift = -self._delay - packet.dts
-        self._waiting.append(_Sample(bytes(packet), packet.pts, packet.dts + self._shift, packet.is_keyframe))
+        sample = Sample(bytes(packet), packet.pts, packet.dts + self._shift, packet.is_keyframe)
+        self._tracks[0].waiting.append(sample)
+
+    def add_sound(self, packet: AnyPacket) -> None:
+        """As `add`, of a stream that was opened with sound."""
+        if self._send is not None:
+            self._tracks[1].waiting.append(Sample.of(packet))
 
     def flush(self) -> None:
         """Send what can be shown as it stands."""
-        whole = self._whole()
-        if whole > 0 and self._send is not None:
-            samples, self._waiting = self._waiting[:whole], self._waiting[whole:]
-            self._pass_on(lambda: self._fragment(samples))
-            self._sent += whole
+        if self._send is None:
+            return
+        whole = _whole(self._tracks[0])
+        sounds = [len(track.waiting) for track in self._tracks[1:]]
+        # Sound goes beside pictures, and alone once none of them waits.
+        if whole > 0 or (any(sounds) and not self._tracks[0].waiting):
+            self._pass_on(lambda: self._fragment([whole, *sounds]))
 
     def abandon(self) -> None:
-        """Let go of the encoder. Idempotent."""
-        self._template = self._send = None
-        self._waiting.clear()
-
-    def _whole(self) -> int:
-        """How many waiting packets leave no gap: as many as their latest picture says."""
-        latest, whole = self._sent - 1, 0
-        for count, sample in enumerate(self._waiting, start=1):
-            latest = max(latest, sample.pts)
-            if latest + 1 == self._sent + count:
-                whole = count
-        return whole
+        """Let go of the encoders. Idempotent."""
+        self._send = None
+        self._tracks.clear()
 
     def _pass_on(self, make: Callable[[], bytes]) -> None:
         if self._send is None:
@@ -106,41 +142,44 @@ class LiveStream:
             self.abandon()
 
     def _header(self) -> bytes:
-        """`ftyp` and `moov`, with the edit list that a first sample makes necessary."""
-        assert self._template is not None, "an abandoned stream has no header"
-        av1 = self._template.codec_context.codec.canonical_name == "av1"
-        first = _Sample(_AV1_PICTURE if av1 else _NAL_PICTURE, 0, -self._delay, is_keyframe=True)
-        data = self._mux([first], {"movflags": _HEADER_FLAGS})
+        """`ftyp` and `moov`, with the edit lists that first samples make necessary."""
+        data = self._mux([[track.first] for track in self._tracks], {"movflags": _HEADER_FLAGS})
         return data[: _offset(data, b"moof")]
 
-    def _fragment(self, samples: list[_Sample]) -> bytes:
+    def _fragment(self, counts: Sequence[int]) -> bytes:
         self._fragments += 1
-        if self._fragments > 1:
-            samples = [_Sample(b"", 0, -self._delay, is_keyframe=False), *samples]
-        options = {"movflags": _FRAGMENT_FLAGS, "fragment_index": str(self._fragments)}
-        data = self._mux(samples, options)
+        parts = [track.take(count) for track, count in zip(self._tracks, counts, strict=True)]
+        options = {**_FRAGMENT, "fragment_index": str(self._fragments)}
+        data = self._mux(parts, options)
         return data[_offset(data, b"moof") :]
 
-    def _mux(self, samples: list[_Sample], options: dict[str, str]) -> bytes:
+    def _mux(self, parts: Sequence[Sequence[Sample]], options: dict[str, str]) -> bytes:
+        """The bytes of a file with these samples, a list for each track."""
         file = _Bytes()
         with av.open(file, "w", format="mp4", container_options=options) as container:
-            stream = self._add_stream(container)
-            for sample in samples:
-                container.mux_one(self._packet(sample, stream))
+            streams = [track.add_to(container) for track in self._tracks]
+            for track, stream, samples in zip(self._tracks, streams, parts, strict=True):
+                for sample in samples:
+                    container.mux_one(sample.packet(stream, track.clock))
         return bytes(file.data)
 
-    def _add_stream(self, container: OutputContainer) -> Stream:
-        assert self._template is not None, "a stream that was abandoned makes no fragments"
-        stream = container.add_stream_from_template(self._template)
-        stream.codec_context.codec_tag = self._template.codec_context.codec_tag
-        return stream
 
-    def _packet(self, sample: _Sample, stream: Stream) -> av.Packet[Stream]:
-        packet = av.Packet(sample.data) if sample.data else av.Packet()
-        packet.stream, packet.time_base = stream, self._time_base
-        packet.pts, packet.dts, packet.duration = sample.pts, sample.dts, 1
-        packet.is_keyframe = sample.is_keyframe
-        return packet
+def _whole(pictures: _Track) -> int:
+    """How many waiting pictures leave no gap: as many as their latest one says."""
+    latest, whole = pictures.sent - 1, 0
+    for count, sample in enumerate(pictures.waiting, start=1):
+        latest = max(latest, sample.pts)
+        if latest + 1 == pictures.sent + count:
+            whole = count
+    return whole
+
+
+def _sound_track(template: AudioStream) -> _Track:
+    """AAC begins one packet early: a decoder needs it to start, and nobody hears it."""
+    context = template.codec_context
+    size = context.frame_size
+    first = Sample(_SOUND, -size, -size, is_keyframe=True, duration=size)
+    return _Track(template, Fraction(1, context.sample_rate), first)
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import av
 from av.container import OutputContainer
 from av.video.stream import VideoStream
 
 from encoding.base import OutputSpec
+from encoding.check import check_video_file
 from encoding.encoder import check_video, find_encoder, open_encoder
-from encoding.errors import EncodingError
 from encoding.formats import codec_of
 from encoding.frames import YUV420P, yuv420_planes
+from encoding.interleave import Interleaver
 from encoding.live import LiveStream
+from encoding.packets import AnyPacket
 from encoding.session import Session, start
+from encoding.soundtrack import SoundTrack, add_sound_stream, sound_rate
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 2**20
 """How much av gathers before it hands bytes to Python."""
-_CHECK_THREADS = 8
-_BY_SLICES = {"threads": str(_CHECK_THREADS), "thread_type": "slice"}
 _REPEATABLE = {"fflags": "bitexact"}
 """No random ids and no version of the library in the file."""
 
@@ -51,13 +52,15 @@ def open_webm(spec: OutputSpec, live: Live | None = None) -> Session:
 def _mp4_options(spec: OutputSpec) -> dict[str, str]:
     """Durations without rounding, and room for the index before the pictures: no second pass to start fast.
 
-    A frame takes at most 49 bytes of it (stts 8, ctts 8, stss 4, stsz 4, stsc 12, co64 8, sdtp 1).
+    A frame takes at most 49 bytes of it (stts 8, ctts 8, stss 4, stsz 4, stsc 12, co64 8, sdtp 1), and a
+    packet of sound 32.
     """
     ticks = spec.fps.numerator  # of which a frame lasts a whole number; a millisecond at most
-    return {
-        "movie_timescale": str(ticks * -(-1000 // ticks)),
-        "moov_size": str(2048 + 64 * spec.num_frames),
-    }
+    room = 2048 + 64 * spec.num_frames
+    if spec.audio is not None:
+        rate = sound_rate("aac", spec.audio.sample_rate)
+        room += 2048 + 32 * (spec.samples(rate) // 1024 + 3)
+    return {"movie_timescale": str(ticks * -(-1000 // ticks)), "moov_size": str(room)}
 
 
 class VideoWriter:
@@ -74,12 +77,16 @@ class VideoWriter:
         )
         stream = cast(VideoStream, container.add_stream(codec.name, rate=spec.fps))
         open_encoder(stream.codec_context, spec)
+        track = SoundTrack(add_sound_stream(container, spec.audio), spec) if spec.audio is not None else None
         container.start_encoding()
         self._spec = spec
         self._added = 0
         self._container: OutputContainer | None = container
         self._stream: VideoStream | None = stream
-        self._live = LiveStream(stream, live) if live is not None else None
+        self._sound = (
+            Interleaver(track, 1 / spec.fps, self._mux, self._hear, spec.path.parent) if track else None
+        )
+        self._live = LiveStream(stream, live, track.stream if track else None) if live is not None else None
 
     def add(self, frame: torch.Tensor) -> None:
         planes = yuv420_planes(frame, self._spec.width, self._spec.height)
@@ -87,20 +94,22 @@ class VideoWriter:
         picture = av.VideoFrame.from_dlpack(tuple(plane.numpy() for plane in planes), format="yuv420p")
         picture.pts = self._added
         self._added += 1
-        for packet in self._encode(picture):
-            self._mux(packet)
+        for _ in self._take(picture):
+            pass
 
     def add_sound(self, samples: torch.Tensor) -> Iterator[None]:
-        raise AssertionError("refused when it was opened")
+        assert self._sound is not None, "the session takes no sound that was not announced"
+        assert self._stream is not None
+        yield from self._sound.begin(samples, self._stream)
 
     def end_chunk(self) -> None:
         if self._live is not None:
             self._live.flush()
 
     def drain(self) -> Iterator[None]:
-        for packet in self._encode(None):
-            self._mux(packet)
-            yield
+        yield from self._take(None)
+        if self._sound is not None:
+            yield from self._sound.end()
         self.end_chunk()
 
     def close(self) -> None:
@@ -113,44 +122,29 @@ class VideoWriter:
     def abandon(self) -> None:
         if self._live is not None:
             self._live.abandon()
+        if self._sound is not None:
+            self._sound.abandon()
         if self._container is not None:
             self._container.close()
         self._container = self._stream = None
 
-    def _encode(self, picture: av.VideoFrame | None) -> Iterator[av.Packet[VideoStream]]:
+    def _take(self, picture: av.VideoFrame | None) -> Iterator[None]:
+        """Encode the next picture, or the last ones if None, and pass on what comes of it."""
         assert self._stream is not None
-        yield from self._stream.codec_context.encode_lazy(picture)
+        for packet in self._stream.codec_context.encode_lazy(picture):
+            packet.stream, packet.duration = self._stream, 1
+            if self._live is not None:
+                self._live.add(packet)
+            if self._sound is not None:
+                yield from self._sound.add(packet)
+            else:
+                self._mux(packet)
+            yield
 
-    def _mux(self, packet: av.Packet[VideoStream]) -> None:
-        assert self._container is not None
-        assert self._stream is not None
-        packet.stream, packet.duration = self._stream, 1
+    def _hear(self, packet: AnyPacket) -> None:
         if self._live is not None:
-            self._live.add(packet)
+            self._live.add_sound(packet)
+
+    def _mux(self, packet: AnyPacket) -> None:
+        assert self._container is not None
         self._container.mux_one(packet)
-
-
-def check_video_file(path: Path, spec: OutputSpec) -> None:
-    """Open a finished file and count.
-
-    Every packet is read, which finds a missing index, missing bytes and wrong times at the cost of one pass
-    over the file; only the first picture is decoded, which finds a broken header. To decode them all would
-    cost about a third of the encoding time, to learn that the encoder works.
-
-    Raises:
-        EncodingError: it is not `spec`.
-    """
-    # One packet tells the format; pictures are decoded by as many threads as their slices have use for.
-    each: list[Any] = [_BY_SLICES]
-    with av.open(str(path), options={"probesize": "32"}, stream_options=each) as container:
-        stream = container.streams.video[0]
-        stream.thread_type, stream.thread_count = "SLICE", _CHECK_THREADS
-        times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
-        container.seek(0)
-        first = next(container.decode(stream))
-        found = (first.width, first.height, len(times), len(set(times)))
-    wanted = (spec.width, spec.height, spec.num_frames, spec.num_frames)
-    if found != wanted or times[0] != 0:
-        raise EncodingError(
-            f"{spec.path.name}: width, height, frames and distinct times are {found}, {wanted} expected"
-        )

@@ -10,16 +10,22 @@ from typing import cast
 
 import av
 import av.logging
+from av.audio.codeccontext import AudioCodecContext
 from av.video.codeccontext import VideoCodecContext
 
-from encoding.base import OutputSpec
+from encoding.base import AudioSpec, OutputSpec
 from encoding.encoder import check_video, find_encoder, open_encoder
 from encoding.errors import EncodingError, translate
 from encoding.formats import FORMATS, codec_of
+from encoding.sound import check_audio
+from encoding.soundtrack import open_sound_encoder
 from encoding.tensor import check_raw
 
 _SIDE = 256
 """Of the picture that is tried: the encoders of cards take none that is much smaller."""
+
+_COMMON = AudioSpec(48_000, 2)
+"""Sound that every encoder takes."""
 
 
 def available_formats() -> tuple[str, ...]:
@@ -29,7 +35,7 @@ def available_formats() -> tuple[str, ...]:
 
 def available_sound_formats() -> tuple[str, ...]:
     """Those of `available_formats` that can be made with sound."""
-    return tuple(name for name in available_formats() if not FORMATS[name].codecs)
+    return tuple(name for name in available_formats() if _sounds(name))
 
 
 def available_codecs(name: str) -> tuple[str, ...]:
@@ -60,6 +66,25 @@ def try_codec(name: str, codec: str) -> None:
         raise EncodingError(f"encoder {codec}: made {len(packets)} packets of one picture")
 
 
+def try_sound(name: str, audio: AudioSpec) -> None:
+    """Encode a moment of silence for the format `name`; nothing for one that holds raw samples.
+
+    Raises:
+        EncodingError: its encoder is missing, or does not work here, or refuses `audio`.
+    """
+    if (codec := FORMATS[name].audio_codec) is None:
+        check_audio(audio)
+        return
+    context = _new_sound_context(codec)
+    open_sound_encoder(context, audio)
+    silence = av.AudioFrame(context.format, context.layout, context.frame_size)
+    silence.sample_rate = context.sample_rate
+    for plane in silence.planes:
+        plane.update(bytes(plane.buffer_size))
+    if not context.encode(silence) + context.encode(None):
+        raise EncodingError(f"encoder {codec}: made nothing of a moment of silence")
+
+
 def try_spec(spec: OutputSpec) -> None:
     """Open the encoder as the output will, and leave nothing.
 
@@ -71,6 +96,8 @@ def try_spec(spec: OutputSpec) -> None:
     else:
         check_video(spec, codec)
         open_encoder(_new_context(codec), spec)
+    if spec.audio is not None:
+        try_sound(spec.format, spec.audio)
 
 
 def _works(name: str, codec: str) -> bool:
@@ -79,6 +106,18 @@ def _works(name: str, codec: str) -> bool:
     except EncodingError:
         return False
     return True
+
+
+def _sounds(name: str) -> bool:
+    try:
+        try_sound(name, _COMMON)
+    except (EncodingError, av.FFmpegError):
+        return False
+    return True
+
+
+def _new_sound_context(codec: str) -> AudioCodecContext:
+    return cast(AudioCodecContext, av.CodecContext.create(find_encoder(codec), "w"))
 
 
 def _new_context(codec: str) -> VideoCodecContext:

@@ -146,6 +146,15 @@ class ModelLimitsBody(Wire):
     )
 
 
+class SoundBody(Wire):
+    """How a model's sound is sampled; what a file has may be resampled for its codec."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    sample_rate: int = Field(description="samples a second", examples=[16_000])
+    channels: int = Field(description="1 or 2", examples=[1])
+
+
 class ModelCard(Wire):
     """A served model; made from a `pipelines.base.ModelInfo` by `model_validate`."""
 
@@ -160,6 +169,9 @@ class ModelCard(Wire):
         description="what it takes: text; text and a picture; text, and a picture if there is one; text, and "
         "a first or last picture or ordered references if there are any",
         examples=["t2v"],
+    )
+    sound: SoundBody | None = Field(
+        None, description="what it makes beside pictures; null: its videos are silent", examples=[None]
     )
     defaults: ModelDefaultsBody
     limits: ModelLimitsBody

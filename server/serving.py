@@ -142,6 +142,7 @@ async def check(settings: Settings, _options: dict[str, Any]) -> int:
     async with _started(settings) as (_, capabilities):
         _say(f"device: {capabilities.device}")
         _say(f"formats: {', '.join(capabilities.formats)}")
+        _say(f"formats with sound: {', '.join(capabilities.sound_formats)}")
         _say(f"encoders of mp4: {', '.join(capabilities.mp4_codecs)}; {settings.encoding.mp4_codec} is set")
         for info in capabilities.models:
             names = ", ".join((info.id, *info.aliases))

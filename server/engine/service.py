@@ -8,11 +8,12 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 
+from encoding.base import AudioSpec
 from encoding.errors import EncodingError
-from encoding.probe import available_codecs, available_formats, available_sound_formats, try_codec
+from encoding.probe import available_codecs, available_formats, available_sound_formats, try_codec, try_sound
 from pipelines.base import Pipeline
 from pipelines.errors import LoadFailed
 from pipelines.registry import load
@@ -65,6 +66,7 @@ class Service:
             _check_codec(setup.mp4_codec)
             device = self._device = Device(setup.device)
             pipelines = {config.id: load(config, device.name) for config in setup.models}
+            _check_sounds(pipelines)
             capabilities = _capabilities(device, pipelines)
         except Exception as error:  # noqa: BLE001 - the server is told, and decides
             self.send(_refusal(error))
@@ -193,7 +195,7 @@ def _capabilities(device: Device, pipelines: dict[str, Pipeline]) -> Capabilitie
 
 
 class _CodecFailed(RuntimeError):
-    """The encoder that the operator chose does not work here."""
+    """An encoder that the configuration needs does not work here."""
 
 
 def _check_codec(codec: str) -> None:
@@ -204,3 +206,14 @@ def _check_codec(codec: str) -> None:
         raise _CodecFailed(
             f"encoding.mp4_codec: {codec} does not work here: {error}; what works is {there}"
         ) from None
+
+
+def _check_sounds(pipelines: Mapping[str, Pipeline]) -> None:
+    """Whether MP4, which is what is made unless a request says otherwise, can hold what the models make."""
+    for model, pipeline in pipelines.items():
+        if (sound := pipeline.info.sound) is None:
+            continue
+        try:
+            try_sound("mp4", AudioSpec(sound.sample_rate, sound.channels))
+        except EncodingError as error:
+            raise _CodecFailed(f"model {model}: its sound cannot be written here: {error}") from None

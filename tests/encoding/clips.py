@@ -61,11 +61,11 @@ def describe(
     return OutputSpec(path, name, width, height, frames, fps, options, max_pending_bytes, codec, audio)
 
 
-def tones(rate: int, channels: int, seconds: float) -> torch.Tensor:
-    """Sound (channels, N): in each second another note, 440 Hz and 330 Hz higher in the second channel."""
+def sweep(rate: int, channels: int, seconds: float) -> torch.Tensor:
+    """Sound (channels, N) that is nowhere like itself: 200 Hz and rising; half of it in the second channel."""
     now = torch.arange(round(rate * seconds), dtype=torch.float64) / rate
-    hertz = torch.tensor([440.0, 770.0])[:channels, None] * (1 + now.floor() % 3)
-    return (0.5 * torch.sin(2 * math.pi * hertz * now)).float()
+    wave = 0.5 * torch.sin(2 * math.pi * (200 + 300 * now) * now)
+    return torch.stack([wave, 0.5 * wave])[:channels].float()
 
 
 def encode(

@@ -12,9 +12,9 @@ from encoding.base import AudioSpec, OutputSpec
 from encoding.errors import BadSound, EncodingError, InvalidSpec, SinkClosed
 from encoding.formats import open_sink
 from encoding.probe import try_spec
-from tests.encoding.clips import describe, smooth, tones
+from tests.encoding.clips import describe, smooth, sweep
 
-SUFFIXES = [".pt", ".safetensors"]
+SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
 RATE = 16_000
 CLIP = smooth(9, 32, 48)
 
@@ -37,7 +37,7 @@ def test_sound_that_never_comes_is_a_failure(tmp_path: Path, suffix: str) -> Non
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_sound_that_is_no_number_is_a_failure(tmp_path: Path, suffix: str, value: float) -> None:
     """Wherever it is, as long as it would be heard."""
-    sound = tones(RATE, 1, 0.3)
+    sound = sweep(RATE, 1, 0.3)
     sound[0, 4_000] = value
     sink = open_sink(spec_of(tmp_path, suffix))
     sink.write_sound(sound, RATE)
@@ -63,21 +63,21 @@ def test_sound_of_another_form_is_refused(tmp_path: Path, sound: torch.Tensor, r
     with open_sink(spec_of(tmp_path, SUFFIXES[0])) as sink:
         with pytest.raises(BadSound, match=named):
             sink.write_sound(sound, rate)
-        sink.write_sound(tones(RATE, 1, 0.1), RATE)
+        sink.write_sound(sweep(RATE, 1, 0.1), RATE)
         with pytest.raises(BadSound, match="given twice"):
-            sink.write_sound(tones(RATE, 1, 0.1), RATE)
+            sink.write_sound(sweep(RATE, 1, 0.1), RATE)
         sink.write(CLIP)
     assert sink.close().audio == AudioSpec(RATE, 1)
     with pytest.raises(SinkClosed):
         sink.write_sound(sound, rate)
 
 
-@pytest.mark.parametrize("suffix", [".mp4", *SUFFIXES])
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_sound_that_was_not_announced_is_refused(tmp_path: Path, suffix: str) -> None:
     """A silent file stays one."""
     with open_sink(describe(tmp_path / f"clip{suffix}", CLIP)) as sink:
         with pytest.raises(BadSound, match="none was announced"):
-            sink.write_sound(tones(RATE, 1, 0.1), RATE)
+            sink.write_sound(sweep(RATE, 1, 0.1), RATE)
         sink.write(CLIP)
     assert sink.close().audio is None
 
@@ -109,7 +109,7 @@ def test_an_abort_with_sound_leaves_nothing(tmp_path: Path, suffix: str) -> None
     for parts in range(3):
         sink = open_sink(spec_of(tmp_path, suffix))
         if parts > 0:
-            sink.write_sound(tones(RATE, 1, 0.3), RATE)
+            sink.write_sound(sweep(RATE, 1, 0.3), RATE)
         if parts > 1:
             sink.write(CLIP)
         began = time.monotonic()
@@ -121,7 +121,7 @@ def test_an_abort_with_sound_leaves_nothing(tmp_path: Path, suffix: str) -> None
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_sound_may_be_overwritten_after_the_write(tmp_path: Path, dtype: torch.dtype) -> None:
     """The producer's buffer is its own again as soon as `write_sound` returns, of whatever type it is."""
-    sound = tones(RATE, 1, 0.4).to(dtype)
+    sound = sweep(RATE, 1, 0.4).to(dtype)
     with open_sink(spec_of(tmp_path, ".pt")) as sink:
         sink.write(CLIP)
         wanted = sound.float()

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from encoding.base import AudioSpec
-from tests.encoding.clips import FILM, describe, encode, smooth, tones
+from tests.encoding.clips import FILM, describe, encode, smooth, sweep
 from tests.encoding.judge import psnr, watch
 
 
@@ -110,7 +110,7 @@ def test_the_mp4_shows_what_the_pt_holds(tmp_path: Path) -> None:
 def test_sound_stands_beside_the_frames(tmp_path: Path, seconds: float, at: int) -> None:
     """As it was given, cut or with silence to the length of the frames, before, among and after them."""
     levels, clip = picture(9, 7, 5)
-    sound = tones(44_100, 2, seconds)
+    sound = sweep(44_100, 2, seconds)
     wanted = torch.zeros(2, 16_554)  # 9 frames at 23.976 a second
     wanted[:, : sound.shape[1]] = sound[:, :16_554]
     for suffix in (".pt", ".safetensors"):
@@ -130,7 +130,7 @@ def test_sound_stands_beside_the_frames(tmp_path: Path, seconds: float, at: int)
 def test_a_pt_file_with_sound_is_what_torch_would_have_saved(tmp_path: Path) -> None:
     """The checksums of both tensors included."""
     levels, clip = picture(9, 60, 100)
-    sound = tones(16_000, 1, 0.3)
+    sound = sweep(16_000, 1, 0.3)
     spec = describe(tmp_path / "clip.pt", clip, Fraction(30), audio=AudioSpec(16_000, 1))
     path = encode(spec, clip, sound=sound, sound_at=4).path
     with (tmp_path / "saved.pt").open("wb") as file:
