@@ -85,12 +85,13 @@ def setting_rows(model: type[BaseModel]) -> Iterator[Row]:
 
 def formats() -> Iterator[Row]:
     """Every output format."""
-    yield "format", "also", "content type", "suffix", "encoder", "can be streamed"
+    yield "format", "also", "content type", "suffix", "encoder", "sound", "can be streamed"
     for row in FORMATS.values():
         also = ", ".join(f"`{alias}`" for alias, name in ALIASES.items() if name == row.name)
         streamed = "yes" if row.streamable else "no"
         encoder = ", ".join(f"`{codec}`" for codec in row.codecs) or "none: raw frames"
-        yield f"`{row.name}`", also, f"`{row.media_type}`", f"`{row.suffix}`", encoder, streamed
+        sound = f"`{row.audio_codec}`" if row.audio_codec is not None else "raw samples"
+        yield f"`{row.name}`", also, f"`{row.media_type}`", f"`{row.suffix}`", encoder, sound, streamed
 
 
 def encoders() -> Iterator[Row]:

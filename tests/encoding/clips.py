@@ -62,7 +62,7 @@ def describe(
 
 
 def sweep(rate: int, channels: int, seconds: float) -> torch.Tensor:
-    """Sound (channels, N) that is nowhere like itself: 200 Hz and rising; half of it in the second channel."""
+    """Sound (channels, N) that is nowhere like itself: a tone that rises, softer in the second channel."""
     now = torch.arange(round(rate * seconds), dtype=torch.float64) / rate
     wave = 0.5 * torch.sin(2 * math.pi * (200 + 300 * now) * now)
     return torch.stack([wave, 0.5 * wave])[:channels].float()

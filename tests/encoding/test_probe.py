@@ -6,13 +6,16 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import pytest
 
-from encoding.base import OutputSpec
-from encoding.errors import EncodingError, InvalidOption, InvalidSpec
+import encoding.probe
+from encoding.base import AudioSpec, OutputSpec
+from encoding.encoder import find_encoder
+from encoding.errors import EncoderMissing, EncodingError, InvalidOption, InvalidSpec
 from encoding.formats import FORMATS
 from encoding.options import resolve
-from encoding.probe import available_codecs, available_formats, try_codec, try_spec
+from encoding.probe import available_codecs, available_formats, available_sound_formats, try_codec, try_spec
 from tests.encoding.clips import FILM
 
 
@@ -85,3 +88,27 @@ def test_a_card_without_an_encoder_is_told_in_ffmpegs_words(codec: str) -> None:
     with pytest.raises(EncodingError, match=rf"{codec} refuses 256x256.*: .+ \(.+\)") as raised:
         try_codec("mp4", codec)
     assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_sound_here(name: str) -> None:
+    """Of every rate and number of channels that is taken."""
+    assert name in available_sound_formats()
+    for rate in (4_000, 8_000, 44_100, 192_000):
+        for channels in (1, 2):
+            try_spec(replace(good(name), audio=AudioSpec(rate, channels)))
+
+
+def test_a_build_without_an_encoder_of_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its format is there for silent videos only, and a specification with sound is refused."""
+
+    def find(name: str) -> av.Codec:
+        if name == "libopus":
+            raise EncoderMissing(f"encoder {name}: Encoder not found")
+        return find_encoder(name)
+
+    monkeypatch.setattr(encoding.probe, "find_encoder", find)
+    assert available_sound_formats() == ("mp4", "pt", "safetensors")
+    assert "webm" in available_formats()
+    with pytest.raises(EncoderMissing, match="libopus"):
+        try_spec(replace(good("webm"), audio=AudioSpec(16_000, 1)))

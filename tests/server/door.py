@@ -79,6 +79,7 @@ CAPABILITIES = Capabilities(
         model("both", "ti2v", "optional", experts=1, fps=24, frames=25),
     ),
     formats=("mp4", "webm", "pt", "safetensors"),
+    sound_formats=("mp4", "webm", "pt", "safetensors"),
 )
 
 

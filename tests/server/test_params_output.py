@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from encoding.base import AudioSpec
 from encoding.options import CODECS
+from pipelines.base import SoundFormat
 from server.params import Resolved
+from server.tasks import output_of
 from tests.server.door import CAPABILITIES, Door, as_form, ask, make_settings, refused
 from tests.server.scripted import resolved
 
@@ -40,6 +43,32 @@ async def test_a_format_must_exist_and_be_there() -> None:
     error = await refused(door, format="webm")
     assert error["param"] == "format"
     assert "mp4, pt" in error["message"]
+    await door.close()
+
+
+async def test_a_format_must_hold_the_models_sound() -> None:
+    """Where its encoder of sound is missing, a model with sound is refused, and a silent one is not."""
+    text, *others = CAPABILITIES.models
+    models = (replace(text, sound=SoundFormat(16_000, 1)), *others)
+    door = Door(make_settings(), replace(CAPABILITIES, models=models, sound_formats=("mp4", "pt")))
+    error = await refused(door, output_format="WebM")
+    assert error["param"] == "output_format"
+    assert '"webm" cannot be made with sound' in error["message"]
+    assert error["message"].endswith("as text does; there are mp4, pt")
+    assert (await ask(door, output_format="webm", model="both")).numbers.sound is None
+    await door.close()
+
+
+async def test_the_file_is_announced_with_the_models_sound(tmp_path: Path) -> None:
+    """From the model to what its worker is told, also over the database; and none for a silent model."""
+    text, *others = CAPABILITIES.models
+    models = (replace(text, sound=SoundFormat(16_000, 1)), *others)
+    door = Door(make_settings(), replace(CAPABILITIES, models=models))
+    adapter = TypeAdapter(Resolved)
+    numbers = adapter.validate_json(adapter.dump_json((await ask(door)).numbers))
+    assert output_of(numbers, tmp_path / "a.mp4").audio == AudioSpec(16_000, 1)
+    silent = (await ask(door, model="both")).numbers
+    assert output_of(silent, tmp_path / "a.mp4").audio is None
     await door.close()
 
 
@@ -229,11 +258,12 @@ async def test_a_picture_that_is_too_small_for_the_encoder(
 
 
 def test_a_job_of_before_is_read() -> None:
-    """One that was written down without an encoder has its format's own."""
+    """One that was written down without an encoder has its format's own, and one without sound is silent."""
     kinds = TypeAdapter(Resolved)
     written = kinds.dump_python(resolved(), mode="json")
-    assert written.pop("codec") is None
-    assert kinds.validate_python(written).codec is None
+    assert (written.pop("codec"), written.pop("sound")) == (None, None)
+    read = kinds.validate_python(written)
+    assert (read.codec, read.sound) == (None, None)
 
 
 @pytest.fixture
