@@ -30,6 +30,7 @@ COPY --from=build /opt/reelserve /opt/reelserve
 COPY configs /app/configs
 # configs/tiny.yaml names its models relative to itself.
 COPY pipelines/tiny_wan /app/pipelines/tiny_wan
+COPY pipelines/tiny_h3 /app/pipelines/tiny_h3
 # As settings, not as arguments: they hold whatever command the container is given.
 # All addresses of the container: the server starts only with API keys, or told that it needs none.
 ENV PATH=/opt/reelserve/bin:$PATH \

@@ -297,5 +297,10 @@ async def test_models(api: Api) -> None:
     listed = await gathered(
         await settled(api.models.list()) if isinstance(api, OpenAI) else api.models.list()
     )
-    assert [model.id for model in listed] == ["tiny-wan-t2v", "tiny-wan-i2v", "tiny-wan-ti2v"]
+    assert [model.id for model in listed] == [
+        "tiny-wan-t2v",
+        "tiny-wan-i2v",
+        "tiny-wan-ti2v",
+        "tiny-minimax-h3",
+    ]
     assert (await settled(api.models.retrieve("sora-2"))).id == "tiny-wan-t2v"

@@ -166,12 +166,13 @@ def test_an_unknown_model(client: httpx.Client) -> None:
 
 
 def test_the_served_models(client: httpx.Client) -> None:
-    """All three with their tasks; an alias finds its model."""
+    """All with their tasks; an alias finds its model."""
     models = client.get("/v1/models").json()["data"]
     assert [(model["id"], model["task"]) for model in models] == [
         ("tiny-wan-t2v", "t2v"),
         ("tiny-wan-i2v", "i2v"),
         ("tiny-wan-ti2v", "ti2v"),
+        ("tiny-minimax-h3", "omni"),
     ]
     assert client.get("/v1/models/sora-2").json()["id"] == "tiny-wan-t2v"
     assert client.get("/v1/models/sora-9").status_code == 404

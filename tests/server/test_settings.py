@@ -117,7 +117,12 @@ def test_settings_cannot_be_changed(tmp_path: Path) -> None:
 def test_the_default_is_the_shipped_models() -> None:
     """Without a configuration, the tiny ones, on a loopback address."""
     settings = load(default_config())
-    assert [model.id for model in settings.models] == ["tiny-wan-t2v", "tiny-wan-i2v", "tiny-wan-ti2v"]
+    assert [model.id for model in settings.models] == [
+        "tiny-wan-t2v",
+        "tiny-wan-i2v",
+        "tiny-wan-ti2v",
+        "tiny-minimax-h3",
+    ]
     assert settings.server.host == "127.0.0.1"
     assert not settings.artifacts.expose_paths
 

@@ -1,0 +1,90 @@
+"""MiniMax-H3 over HTTP: each of its workflows, with sound."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import httpx
+import pytest
+import torch
+
+from tests.e2e.requests import SMALL, png, tensor_of
+from tests.server.films import sound
+from tests.serving import finished
+
+H3 = SMALL | {"model": "tiny-minimax-h3", "output_format": "pt"}
+PICTURE = f"data:image/png;base64,{b64encode(png()).decode()}"
+
+
+def made(response: httpx.Response) -> dict[str, Any]:
+    """What the file holds, which is as long to the ear as to the eye."""
+    assert response.status_code == 200, response.text
+    video = tensor_of(response.content)
+    assert video["frames"].shape == (5, 32, 64, 3)
+    assert video["fps"] == 24
+    assert video["sample_rate"] == 32_000
+    assert video["audio"].shape == (2, round(5 / 24 * 32_000))
+    assert bool(video["audio"].abs().max() > 0)
+    return video
+
+
+def test_each_workflow_makes_its_own_video(client: httpx.Client) -> None:
+    """Text; a first picture; a last one alone; references in a form: four videos of the same seed."""
+    pictures: list[dict[str, Any]] = [{}, {"input_reference": PICTURE}, {"last_image": PICTURE}]
+    videos = [made(client.post("/v1/videos/sync", json=H3 | fields)) for fields in pictures]
+    files = {
+        "references[0][image_url]": ("upload", png(), "application/octet-stream"),
+        "references[1][audio_url]": ("upload", sound("mp3", "libmp3lame"), "application/octet-stream"),
+    }
+    form = {name: str(value) for name, value in H3.items()}
+    videos.append(made(client.post("/v1/videos/sync", data=form, files=files)))
+    for one in range(len(videos)):
+        for other in range(one):
+            assert not torch.equal(videos[one]["frames"], videos[other]["frames"])
+            assert not torch.equal(videos[one]["audio"], videos[other]["audio"])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("guidance_scale", 4, "distilled"),
+        ("negative_prompt", "blurry", "distilled"),
+        ("fps", 30, "24 frames a second"),
+        ("num_frames", 346, "at most 345"),
+        ("audio_reference", "data:,x", "takes no sound"),
+    ],
+)
+def test_what_means_nothing_to_it_is_refused(
+    client: httpx.Client, field: str, value: Any, words: str
+) -> None:
+    """Before anything is queued, with the field and the reason."""
+    response = client.post("/v1/videos", json=H3 | {field: value})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == field
+    assert words in error["message"]
+
+
+def test_a_reference_that_turns_out_to_be_of_no_use(client: httpx.Client) -> None:
+    """The job fails and says why; the next one runs."""
+    long = f"data:image/png;base64,{b64encode(png(320, 32)).decode()}"
+    queued = client.post("/v1/videos", json=H3 | {"references": [{"image_url": long}]}).json()
+    video = finished(client, queued["id"])
+    assert video["status"] == "failed"
+    assert video["error"]["code"] == "invalid_reference"  # type: ignore[index]
+    assert "320x32" in video["error"]["message"]  # type: ignore[index]
+
+
+def test_it_stops_when_it_is_told_to(client: httpx.Client) -> None:
+    """A long one, cancelled while it runs, is over soon and leaves no file."""
+    long = H3 | {"num_inference_steps": 200, "num_frames": 345, "size": "320x192"}
+    queued = client.post("/v1/videos", json=long).json()
+    with client.stream("GET", f"/v1/videos/{queued['id']}/events") as events:
+        for line in events.iter_lines():
+            if '"denoise"' in line:
+                break
+    client.post(f"/v1/videos/{queued['id']}/cancel").raise_for_status()
+    video = finished(client, queued["id"])
+    assert video["error"] == {"code": "cancelled", "message": "the job was cancelled"}
+    assert client.get(f"/v1/videos/{queued['id']}/content").status_code == 404
