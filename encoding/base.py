@@ -81,7 +81,7 @@ class Artifact:
     tail_seconds: float
     """From `finish` to the finished file."""
     audio: AudioSpec | None = None
-    """The sound in the file, as long as the pictures; None: it is silent."""
+    """The sound as it was announced; in the file it is as long as the pictures. None: it is silent."""
 
 
 class Sink(Protocol):

@@ -38,30 +38,34 @@ def check_sound(samples: torch.Tensor, sample_rate: int, spec: OutputSpec) -> No
         raise BadSound(f"sound: {sample_rate} samples a second, {audio.sample_rate} expected")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SoundArrival:
-    """Sound of (channels, N) float32 in host memory, or to be copied there once `event` has fired."""
+    """Sound that is, or soon will be, in host memory."""
 
-    samples: torch.Tensor
-    event: torch.cuda.Event | None
+    host: torch.Tensor
+    """float32 (channels, N)."""
+    event: torch.cuda.Event | None = None
+    """Fires when the copy is done; None when there was none to wait for."""
+    source: torch.Tensor | None = None
+    """What is being copied: must live until the event has fired."""
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return self.samples.nbytes
+        return self.host.nbytes
 
     def wait(self, stop: threading.Event) -> torch.Tensor:
-        """The samples in host memory.
+        """The samples, float32 (channels, N).
 
         Raises:
             BadSound: a value was NaN or infinite.
             Stopped: `stop` was set first.
         """
         wait_for(self.event, stop)
-        host = self.samples.cpu()
-        if not bool(host.isfinite().all()):
+        self.source = None
+        if not bool(self.host.isfinite().all()):
             raise BadSound("sound: NaN or infinity found, finite values in [-1, 1] expected")
-        return host
+        return self.host
 
 
 def send_sound(samples: torch.Tensor, spec: OutputSpec) -> SoundArrival:
@@ -70,9 +74,20 @@ def send_sound(samples: torch.Tensor, spec: OutputSpec) -> SoundArrival:
     with torch.inference_mode():
         most = samples[:, : spec.samples(spec.audio.sample_rate)]
         ours = torch.empty(most.shape, dtype=torch.float32, device=most.device).copy_(most)
-        if not ours.is_cuda:
-            return SoundArrival(ours, None)
-        with torch.cuda.device(ours.device):
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-            event.record()
-    return SoundArrival(ours, event)
+        return _copied(ours) if ours.is_cuda else SoundArrival(ours.cpu())
+
+
+def _copied(ours: torch.Tensor) -> SoundArrival:
+    """Beside the producer's work, as frames are: its stream is never waited for here."""
+    with torch.cuda.device(ours.device):
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
+        stream.wait_stream(torch.cuda.current_stream())
+        host = torch.empty(ours.shape, dtype=ours.dtype, pin_memory=True)
+        with torch.cuda.stream(stream):
+            host.copy_(ours, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+        event.record(stream)
+        ours.record_stream(
+            stream
+        )  # the allocator must know of it if the sink drops the sound while it is copied
+    return SoundArrival(host, event, ours)

@@ -171,9 +171,6 @@ class ModelInfo:
     limits: ModelLimits
     audio: ReferenceUse = "none"
     """Its use of a sound."""
-    audio_format: SoundFormat | None = None
-    """What the sound of a reference is converted to before the model gets it; None: its own rate, and two
-    channels at most."""
     video: ReferenceUse = "none"
     """Its use of a film."""
     sound: SoundFormat | None = None
