@@ -43,6 +43,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
     with _known_warnings():
         for name in _needed(pipe, tasks):
             pipe.register_components(**{name: _component(pipe, name, config, device)})
+    _shorten(pipe)
     if manager is not None:
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
     else:
@@ -70,6 +71,21 @@ def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) 
         return build_empty(Path(config.path) / name, spec.type_hint, dtype, place)
     component = spec.load(dtype=dtype)
     return component.eval().requires_grad_(False) if isinstance(component, torch.nn.Module) else component
+
+
+def _shorten(pipe: Any) -> None:
+    """Let go of what the conditioner never needs: the layers behind the one that is read, and its words.
+
+    The blocks insist on one layer more than they read: the last one's output would be normalised.
+    """
+    conditioner, kept = pipe.text_encoder, pipe.text_encoder_layer + 1
+    text = conditioner.model.language_model
+    if len(text.layers) <= kept:
+        return
+    text.layers = text.layers[:kept]
+    for config in (conditioner.config.text_config, text.config):
+        config.num_hidden_layers = kept
+    conditioner.lm_head = torch.nn.Identity()
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Every component of the released checkpoint, in its layout, with random weights: its pictures and sounds mean
 nothing. Sizes are the smallest that keep what the code depends on: 17 frames to 5 latent ones, 800 samples to
-one, a conditioner of more than 50 layers (its 50th is what conditions), both transformers.
+one, a conditioner of more than 51 layers (its 50th is what conditions), both transformers.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def tokenizer() -> Qwen2TokenizerFast:
 
 
 def conditioner(words: Qwen2TokenizerFast) -> nn.Module:
-    """A Qwen3-VL of 51 layers."""
+    """A Qwen3-VL of 52 layers, one more than are needed."""
     ids = dict(zip(VISION, words.convert_tokens_to_ids(list(VISION)), strict=True))
     text = {
         "vocab_size": len(words),
         "hidden_size": TEXT_DIM,
         "intermediate_size": 32,
-        "num_hidden_layers": 51,
+        "num_hidden_layers": 52,
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
         "head_dim": 16,

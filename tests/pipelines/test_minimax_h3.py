@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 from diffusers.modular_pipelines.minimax_h3 import MiniMaxH3AudioReference, MiniMaxH3ImageReference
+from diffusers.modular_pipelines.minimax_h3.encoders import get_qwen3vl_prompt_embeds
 from PIL import Image
+from transformers import Qwen3VLForConditionalGeneration
 
 import pipelines.tiny_h3
 from pipelines.base import Chunk, GenerationParams, Grid, ModelConfig, ModelLimits, Reference, Sound
@@ -133,6 +135,21 @@ def test_references_equal_diffusers(model: MiniMaxH3, tmp_path: Path) -> None:
     images = [MiniMaxH3ImageReference(Image.open(path).convert("RGB")) for path in (one, two)]
     references = [images[0], MiniMaxH3AudioReference(samples, RATE), images[1]]
     assert_same(ours, theirs(model, params(model), references=references))
+
+
+def test_the_conditioner_is_no_longer_than_it_must_be(model: MiniMaxH3) -> None:
+    """Without the layers that nobody reads it says the same."""
+    pipe = model._pipe
+    whole = Qwen3VLForConditionalGeneration.from_pretrained(CHECKPOINT / "text_encoder", dtype=torch.float32)
+    short = pipe.text_encoder
+    assert (len(whole.model.language_model.layers), len(short.model.language_model.layers)) == (52, 51)
+    tokens = pipe.tokenizer("a red circle", add_special_tokens=False)["input_ids"]
+    with torch.inference_mode():
+        said, expected = (
+            get_qwen3vl_prompt_embeds(each, pipe.processor, tokens, dtype=torch.float32)
+            for each in (short, whole)
+        )
+    assert torch.equal(said, expected)
 
 
 def test_the_order_of_references_matters(model: MiniMaxH3, tmp_path: Path) -> None:
