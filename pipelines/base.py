@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     import torch
 
-Task = Literal["t2v", "i2v", "ti2v", "omni"]
+Task = Literal["t2v", "i2v", "ti2v", "s2v", "omni"]
 Stage = Literal["prompt", "image", "denoise", "decode"]
 ReferenceUse = Literal["none", "optional", "required"]
 """What a model does with one kind of reference."""
@@ -193,6 +193,9 @@ class GenerationParams:
     `audio` is a WAV file of 32-bit floats, mono or stereo, `video` a Matroska file with RGB frames in FFV1.
     `references` are in the order in which the model is to read them; a film may have its sound in its file.
     `latents` is a file with the initial noise, (C, T, H, W) or (1, C, T, H, W), instead of drawn noise.
+    `fps`, in frames per second, is when frames are shown, for models that hear or see what happens meanwhile;
+    None: as the model's default has it. `init_first_frame`: the video goes on from the picture of `image`,
+    where the model would else only take its looks.
     """
 
     model: str
@@ -215,6 +218,8 @@ class GenerationParams:
     video: Path | None = None
     references: tuple[Reference, ...] = ()
     latents: Path | None = None
+    fps: Fraction | None = None
+    init_first_frame: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,13 @@ from accelerate import init_empty_weights
 from transformers import AutoConfig, AutoTokenizer
 
 
-def dummy_pipeline(folder: str, dtype: torch.dtype, device: torch.device) -> Any:
+def dummy_pipeline(
+    folder: str, dtype: torch.dtype, device: torch.device, pipeline: Callable[..., Any] | None = None
+) -> Any:
     """Build the diffusers pipeline of `folder` (configuration files, tokenizer; no weights) on `device`.
 
-    Weights are initialised as the classes do it, under a fixed seed.
+    Weights are initialised as the classes do it, under a fixed seed. `pipeline`: the class, where
+    diffusers has none of the name that the folder says.
 
     Raises:
         OSError, ValueError: a file of `folder` is missing or names an unknown class.
@@ -30,7 +33,8 @@ def dummy_pipeline(folder: str, dtype: torch.dtype, device: torch.device) -> Any
             continue
         is_component = isinstance(value, list)
         parts[name] = _component(root / name, value, dtype, device) if is_component else value
-    return getattr(diffusers, index["_class_name"])(**parts)
+    made = getattr(diffusers, index["_class_name"]) if pipeline is None else pipeline
+    return made(**parts)
 
 
 def _component(folder: Path, source: list[str | None], dtype: torch.dtype, device: torch.device) -> Any:
@@ -40,7 +44,7 @@ def _component(folder: Path, source: list[str | None], dtype: torch.dtype, devic
     if "Tokenizer" in name:
         return AutoTokenizer.from_pretrained(folder)
     cls = getattr(import_module(library), name)
-    if "Scheduler" in name:
+    if "Scheduler" in name or "Extractor" in name:
         return cls.from_pretrained(folder)
     if library == "transformers":
         config = AutoConfig.from_pretrained(folder)

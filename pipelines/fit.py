@@ -27,4 +27,15 @@ def trim(chunks: Iterable[torch.Tensor], num_frames: int, width: int, height: in
 def cover(path: Path, width: int, height: int) -> Image.Image:
     """Read a picture and scale it to cover `width` × `height` pixels, cropped around its centre."""
     with Image.open(path) as image:
-        return ImageOps.fit(image.convert("RGB"), (width, height), Image.Resampling.LANCZOS)
+        return covering(image.convert("RGB"), width, height)
+
+
+def covering(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Scale an RGB picture to cover `width` × `height` pixels, cropped around its centre."""
+    return ImageOps.fit(image, (width, height), Image.Resampling.LANCZOS)
+
+
+def to_pixels(image: Image.Image) -> torch.Tensor:
+    """An RGB picture as (3, 1, H, W), float32 in [-1, 1]."""
+    flat = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    return flat.view(1, image.height, image.width, 3).permute(3, 0, 1, 2).float() / 127.5 - 1

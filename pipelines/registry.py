@@ -13,7 +13,11 @@ from pipelines.errors import LoadFailed
 Loader = Callable[[ModelConfig, str], Pipeline]
 
 KINDS: Mapping[str, str] = MappingProxyType(
-    {"wan": "pipelines.wan:load_wan", "minimax-h3": "pipelines.minimax_h3.model:load_minimax_h3"}
+    {
+        "wan": "pipelines.wan:load_wan",
+        "wan-s2v": "pipelines.wan_s2v.load:load_wan_s2v",
+        "minimax-h3": "pipelines.minimax_h3.model:load_minimax_h3",
+    }
 )
 """`module:function` of each kind's loader."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
 
@@ -28,7 +26,7 @@ from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
 from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
 from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
-from pipelines.wan_vae.encoder import encode as encode_video
+from pipelines.wan_warm import WARM_VIDEO, warm
 
 NEGATIVE_PROMPT = (
     "色调艳丽，过曝，静态，细节模糊不清，字幕，风格，作品，画作，画面，静止，整体发灰，最差质量，低质量，"
@@ -42,15 +40,7 @@ MAX_SEQUENCE_LENGTH = 512
 
 _ONE_EXPERT = dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert, it needs two")
 
-_WARM_FRAMES = 6
-"""A first latent frame, a whole step or two, and one that is not whole."""
-
-_WARM_VIDEO = 9
-"""Frames: one, and two steps of the encoder."""
-
 T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
 
 _IMAGE_USE: dict[Task, ReferenceUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
 
@@ -108,29 +98,8 @@ class Wan:
         self._tile = decode.tile
         self.info = _info(pipe, config)
         if device.type == "cuda":
-            self._warm(config)
-
-    def _warm(self, config: ModelConfig) -> None:
-        """Decode (and encode) each expected size once: no request waits for what is made on first use."""
-        started = time.monotonic()
-        grid, vae = self.info.grid, self._pipe.vae
-        scale = vae.config.scale_factor_spatial
-        for width, height in dict.fromkeys(((config.width, config.height), *config.decode.warm_sizes)):
-            shape = (vae.config.z_dim, _WARM_FRAMES, grid.side(height) // scale, grid.side(width) // scale)
-            latents = torch.randn(1, *shape, dtype=vae.dtype, device=self._device)
-            for _ in self._decoder.decode(latents):
-                pass
-            if self.info.image != "none":
-                frames = _WARM_VIDEO if self.info.task == "i2v" else 1
-                sides = grid.side(height), grid.side(width)
-                encode_video(
-                    vae, torch.rand(1, 3, frames, *sides, dtype=vae.dtype, device=self._device), self._tile
-                )
-        torch.cuda.synchronize(self._device)
-        self._pipe.maybe_free_model_hooks()
-        torch.cuda.empty_cache()
-        told = {"model": config.id, "seconds": round(time.monotonic() - started, 3)}
-        logger.info("decoder warmed", extra=told)
+            encoded = {"none": 0, "optional": 1, "required": WARM_VIDEO}[self.info.image]
+            warm(pipe, self._decoder, self.info.grid, config, encoded)
 
     @torch.inference_mode()
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:

@@ -9,7 +9,7 @@ import torch
 from diffusers import AutoencoderKLWan
 
 from pipelines.base import GenerationParams
-from pipelines.fit import cover
+from pipelines.fit import cover, to_pixels
 from pipelines.wan_vae.encoder import encode as encode_video
 from pipelines.wan_vae.memory import Tiling
 
@@ -130,6 +130,4 @@ def _pixels(
     params: GenerationParams, field: str, width: int, height: int, like: torch.Tensor
 ) -> torch.Tensor:
     """The picture of a field as (1, 3, height, width) in [-1, 1], as `like` in dtype and device."""
-    image = cover(getattr(params, field), width, height)
-    pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(1, height, width, 3)
-    return (pixels.permute(0, 3, 1, 2).float() / 127.5 - 1).to(like)
+    return to_pixels(cover(getattr(params, field), width, height))[None, :, 0].to(like)

@@ -6,11 +6,12 @@ configuration, and takes no cancel between the passes (docs/decisions/2026-11-29
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 
 from pipelines.base import GenerationParams
@@ -58,11 +59,17 @@ class Experts:
         return self.high.guided or (self.low is not None and self.low.guided)
 
 
-def scheduler_for(params: GenerationParams, scheduler: Any, device: torch.device) -> Any:
-    """A scheduler of this request's own: its step count and shift never reach another request."""
+def scheduler_for(
+    params: GenerationParams, scheduler: Any, device: torch.device, sigmas: Sequence[float] | None = None
+) -> Any:
+    """A scheduler of this request's own: its step count and shift never reach another request.
+
+    `sigmas`: the noise of each step, from 1 down, before the shift; None: as diffusers spaces them.
+    """
     name = "flow_shift" if "flow_shift" in scheduler.config else "shift"
     own = type(scheduler).from_config(scheduler.config, **{name: params.flow_shift})
-    own.set_timesteps(params.num_inference_steps, device=device)
+    given = None if sigmas is None else np.array(sigmas)
+    own.set_timesteps(params.num_inference_steps, device=device, sigmas=given)
     own.set_begin_index(0)
     return own
 

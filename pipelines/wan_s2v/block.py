@@ -41,12 +41,14 @@ class TwoTimesBlock(WanTransformerBlock):  # type: ignore[misc]  # diffusers' mo
 
 
 def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, boundary: int) -> torch.Tensor:
-    parts: Any = zip(_parts(x, boundary), (1 + scale).split(1, dim=1), shift.split(1, dim=1), strict=True)
+    parts: Any = zip(
+        _parts(x, boundary), torch.split(1 + scale, 1, dim=1), torch.split(shift, 1, dim=1), strict=True
+    )
     return torch.cat([part * factor + offset for part, factor, offset in parts], dim=1)
 
 
 def _gated(x: torch.Tensor, change: torch.Tensor, gate: torch.Tensor, boundary: int) -> torch.Tensor:
-    parts: Any = zip(_parts(x, boundary), _parts(change, boundary), gate.split(1, dim=1), strict=True)
+    parts: Any = zip(_parts(x, boundary), _parts(change, boundary), torch.split(gate, 1, dim=1), strict=True)
     return torch.cat([(old.float() + new.float() * factor).type_as(x) for old, new, factor in parts], dim=1)
 
 

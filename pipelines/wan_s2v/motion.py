@@ -34,7 +34,7 @@ class MotionPacker(nn.Module):
         zeros = latents.new_zeros(batch, channels, missing, height, width)
         whole = torch.cat([zeros, latents[:, :, -PACKED_FRAMES:]], dim=2)
         sizes = [frames for frames, _ in reversed(PACKS)]
-        far, near, last = whole.split(sizes, dim=2)
+        far, near, last = torch.split(whole, sizes, dim=2)
         packs = (self.proj(last), self.proj_2x(near), self.proj_4x(far))
         return torch.cat([pack.flatten(2).transpose(1, 2) for pack in packs], dim=1)
 

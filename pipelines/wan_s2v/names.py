@@ -1,7 +1,7 @@
 """The official checkpoint's names of weights, and ours: the key map, both ways by construction.
 
-Official: the files of Wan-AI/Wan2.2-S2V-14B. Ours: `WanS2VTransformer3DModel`, and transformers' UMT5. The VAE
-goes by diffusers' own map.
+Official: the files of Wan-AI/Wan2.2-S2V-14B. Ours: `WanS2VTransformer3DModel`, and transformers' UMT5. The
+VAE goes by diffusers' own map.
 """
 
 from __future__ import annotations

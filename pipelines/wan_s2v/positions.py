@@ -51,10 +51,10 @@ def _spread(first: int, last: int, count: int) -> list[int]:
     return [(first * (count - 1 - k) + last * k) // (count - 1) for k in range(count)]
 
 
-class SpanRotaryEmbed(WanRotaryPosEmbed):
+class SpanRotaryEmbed(WanRotaryPosEmbed):  # type: ignore[misc]  # diffusers' modules are untyped
     """Wan's rotary embedding for tokens that do not form one grid."""
 
-    def forward(self, spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+    def forward(self, spans: Sequence[Span]) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosine and sine, each (1, tokens, 1, head size), float32, as `WanAttention` takes them."""
         parts = [self._span(span) for span in spans]
         cosine, sine = zip(*parts, strict=True)
@@ -76,11 +76,9 @@ class SpanRotaryEmbed(WanRotaryPosEmbed):
         self, table: torch.Tensor, places: tuple[torch.Tensor, torch.Tensor, torch.Tensor], sign: torch.Tensor
     ) -> torch.Tensor:
         sizes = [len(place) for place in places]
-        axes = table.split([self.t_dim, self.h_dim, self.w_dim], dim=1)
+        axes = torch.split(table, [self.t_dim, self.h_dim, self.w_dim], dim=1)
         picked = [axis[place] for axis, place in zip(axes, places, strict=True)]
         picked[0] = picked[0] * sign
         shapes = ((sizes[0], 1, 1, -1), (1, sizes[1], 1, -1), (1, 1, sizes[2], -1))
-        spread = [
-            axis.view(shape).expand(*sizes, -1) for axis, shape in zip(picked, shapes, strict=True)
-        ]
+        spread = [axis.view(shape).expand(*sizes, -1) for axis, shape in zip(picked, shapes, strict=True)]
         return torch.cat(spread, dim=-1).reshape(1, -1, 1, self.attention_head_dim)

@@ -29,8 +29,8 @@ class CausalConv1d(nn.Conv1d):
 class SoundEncoder(nn.Module):
     """All layers of wav2vec2, at the video's rate → tokens at the latents' rate, a quarter of it.
 
-    A learned mean over the layers, then three causal convolutions: once for each of the `tokens`, and once for
-    the whole, which only modulates.
+    A learned mean over the layers, then three causal convolutions: once for each of the `tokens`, and once
+    for the whole, which only modulates.
     """
 
     def __init__(self, layers: int, sound_dim: int, dim: int, tokens: int) -> None:
@@ -49,8 +49,8 @@ class SoundEncoder(nn.Module):
         weights = F.silu(self.layer_weights).view(1, -1, 1, 1)
         mixed = ((features * weights) / weights.sum()).sum(dim=1).transpose(1, 2)
         whole = self.proj_whole(self._rest(self.conv_whole(mixed)))
-        split = self.conv_tokens(mixed).unflatten(2, (self.tokens, -1)).transpose(1, 2).flatten(0, 1)
-        local = self._rest(split).unflatten(0, (-1, self.tokens)).transpose(1, 2)
+        split = torch.unflatten(self.conv_tokens(mixed), 2, (self.tokens, -1)).transpose(1, 2).flatten(0, 1)
+        local = torch.unflatten(self._rest(split), 0, (-1, self.tokens)).transpose(1, 2)
         padding = self.padding_token.expand(*local.shape[:2], 1, -1)
         return whole, torch.cat([local, padding], dim=2)
 
@@ -71,13 +71,18 @@ class SoundInjector(nn.Module):
         super().__init__()
         self.norm = AdaLayerNorm(embedding_dim=dim, output_dim=2 * dim, chunk_dim=1)
         self.attn = WanAttention(
-            dim, heads, dim // heads, eps=1e-6, cross_attention_dim_head=dim // heads, processor=WanAttnProcessor()
+            dim,
+            heads,
+            dim // heads,
+            eps=1e-6,
+            cross_attention_dim_head=dim // heads,
+            processor=WanAttnProcessor(),
         )
 
     def forward(self, hidden: torch.Tensor, whole: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Frames' tokens (B, t · n, D) → the same with their sound; `whole`, `tokens` as `SoundEncoder`'s."""
         frames = tokens.shape[1]
-        by_frame = hidden.unflatten(1, (frames, -1)).flatten(0, 1)
+        by_frame = torch.unflatten(hidden, 1, (frames, -1)).flatten(0, 1)
         normed = self.norm(by_frame, temb=whole.flatten(0, 1))
         told = cast(torch.Tensor, self.attn(normed, tokens.flatten(0, 1)))
         return hidden + told.reshape(hidden.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar, cast
 
 import torch
 from diffusers.configuration_utils import ConfigMixin, register_to_config
@@ -36,12 +37,19 @@ class WanS2VTransformer3DModel(ModelMixin, ConfigMixin, AttentionMixin, CacheMix
     """
 
     _supports_gradient_checkpointing = False
-    _no_split_modules = ["TwoTimesBlock"]
-    _repeated_blocks = ["TwoTimesBlock"]
-    _skip_layerwise_casting_patterns = ["patch_embedding", "condition_embedder", "norm"]
-    _keep_in_fp32_modules = ["rope", "time_embedder", "scale_shift_table", "norm1", "norm2", "norm3"]
+    _no_split_modules: ClassVar = ["TwoTimesBlock"]
+    _repeated_blocks: ClassVar = ["TwoTimesBlock"]
+    _skip_layerwise_casting_patterns: ClassVar = ["patch_embedding", "condition_embedder", "norm"]
+    _keep_in_fp32_modules: ClassVar = [
+        "rope",
+        "time_embedder",
+        "scale_shift_table",
+        "norm1",
+        "norm2",
+        "norm3",
+    ]
 
-    @register_to_config
+    @register_to_config  # type: ignore[untyped-decorator]
     def __init__(
         self,
         patch_size: tuple[int, int, int] = (1, 2, 2),
@@ -123,16 +131,19 @@ class WanS2VTransformer3DModel(ModelMixin, ConfigMixin, AttentionMixin, CacheMix
         return Transformer2DModelOutput(sample=sample) if return_dict else (sample,)
 
     def _sound(self, audio: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The clip's latent frames' sound; the encoder looks back over the motion's frames at silence before."""
+        """The sound of the clip's latent frames. The encoder looks back over the frames of the motion."""
         before = self.config.motion_frames
-        whole, tokens = self.sound_encoder(torch.cat([audio[..., :1].expand(-1, -1, -1, before), audio], dim=-1))
+        whole, tokens = self.sound_encoder(
+            torch.cat([audio[..., :1].expand(-1, -1, -1, before), audio], dim=-1)
+        )
         latents_before = (before + 3) // 4
         return whole[:, latents_before:], tokens[:, latents_before:]
 
     def _clip(self, latents: torch.Tensor, poses: torch.Tensor | None) -> torch.Tensor:
         x = self.patch_embedding(latents)
         # No pose is a latent of zeros, of which the bias is left.
-        x = x + (self.pose_embedding.bias.view(1, -1, 1, 1, 1) if poses is None else self.pose_embedding(poses))
+        bias = cast(torch.Tensor, self.pose_embedding.bias).view(1, -1, 1, 1, 1)
+        x = x + (bias if poses is None else self.pose_embedding(poses))
         return _tokens(x) + self.segment_embedding.weight[NOISE]
 
     def _given(
@@ -164,9 +175,7 @@ def _tokens(embedded: torch.Tensor) -> torch.Tensor:
     return embedded.flatten(2).transpose(1, 2)
 
 
-def _unpatched(
-    x: torch.Tensor, grid: tuple[int, int, int, int], patch: tuple[int, int, int]
-) -> torch.Tensor:
+def _unpatched(x: torch.Tensor, grid: tuple[int, int, int, int], patch: tuple[int, int, int]) -> torch.Tensor:
     batch, frames, rows, columns = grid
     x = x.reshape(batch, frames, rows, columns, *patch, -1).permute(0, 7, 1, 4, 2, 5, 3, 6)
     return x.flatten(6, 7).flatten(4, 5).flatten(2, 3)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 SEED = "wan s2v 1"
 
-TRANSFORMER = {
+TEXT_LENGTH = 12
+TRANSFORMER: dict[str, Any] = {
     "cond_dim": 16,
     "audio_dim": 12,
     "num_audio_token": 4,
@@ -25,7 +27,7 @@ TRANSFORMER = {
     "enable_framepack": True,
     "framepack_drop_mode": "padd",
     "model_type": "s2v",
-    "text_len": 12,
+    "text_len": TEXT_LENGTH,
     "in_dim": 16,
     "dim": 48,
     "ffn_dim": 64,
@@ -39,7 +41,7 @@ TRANSFORMER = {
 
 AUDIO_LAYERS = 25
 VAE_DIM = 8
-WAV2VEC = {
+WAV2VEC: dict[str, Any] = {
     "hidden_size": 16,
     "num_hidden_layers": 3,
     "num_attention_heads": 2,
@@ -81,7 +83,7 @@ def _weight(name: str, shape: torch.Size) -> torch.Tensor:
     drawn = noise(name, *shape)
     if name.endswith(("gamma", "original0")) or (len(shape) == 1 and name.endswith("weight")):
         return 1 + 0.1 * drawn
-    if name.endswith("weight") or name.endswith("original1"):
+    if name.endswith(("weight", "original1")):
         return drawn / math.sqrt(math.prod(shape[1:]))
     return 0.3 * drawn
 

@@ -2,7 +2,7 @@
 
     python -m tests.pipelines.wan_s2v.official_reference FOLDER [DATA]
 
-FOLDER is a checkout of github.com/Wan-Video/Wan2.2 (made with 42bf4cf), whose code is imported and not copied.
+FOLDER is a checkout of github.com/Wan-Video/Wan2.2 (made with 42bf4cf); its code is imported and not copied.
 It needs einops and easydict besides what is installed here. What it imports and this does not call (decord,
 librosa, torchvision) is replaced by stand-ins, and flash-attention, which has no CPU version, by torch's own.
 """
@@ -56,21 +56,33 @@ def main() -> None:
     arguments.data.mkdir(exist_ok=True)
     _write_names(arguments.data)
     tensors = {**_forward(), **_features(), **_loops(), **_text()}
-    save_file({name: each.contiguous() for name, each in tensors.items()}, arguments.data / "reference.safetensors")
+    save_file(
+        {name: each.contiguous() for name, each in tensors.items()}, arguments.data / "reference.safetensors"
+    )
 
 
 def _prepare(folder: Path) -> None:
-    """Packages of the official code without what their `__init__.py` would import, on a machine without GPU."""
+    """The official packages without what their `__init__.py` would import, on a machine without GPU."""
     sys.path.insert(0, str(folder))
     for name in ("wan", "wan.modules", "wan.modules.s2v", "wan.distributed", "wan.utils"):
         package = types.ModuleType(name)
         package.__path__ = [str(folder / name.replace(".", "/"))]
         sys.modules[name] = package
-    for name in ("decord", "librosa", "torchvision", "torchvision.transforms", "torchvision.transforms.functional"):
+    for name in (
+        "decord",
+        "librosa",
+        "torchvision",
+        "torchvision.transforms",
+        "torchvision.transforms.functional",
+    ):
         sys.modules.setdefault(name, MagicMock())
     torch.cuda.current_device = lambda: 0  # a default argument of theirs
-    for name in ("wan.modules.model", "wan.modules.s2v.model_s2v", "wan.modules.s2v.motioner"):
-        importlib.import_module(name).flash_attention = _attention
+    for name in ("modules.model", "modules.s2v.model_s2v", "modules.s2v.motioner"):
+        _official(name).flash_attention = _attention
+
+
+def _official(name: str) -> Any:
+    return importlib.import_module(f"wan.{name}")
 
 
 def _attention(q: Any, k: Any, v: Any, k_lens: Any = None, **_: Any) -> torch.Tensor:
@@ -81,15 +93,11 @@ def _attention(q: Any, k: Any, v: Any, k_lens: Any = None, **_: Any) -> torch.Te
 
 def _write_names(folder: Path) -> None:
     """Name and shape of every weight of the published checkpoint, from modules that hold none."""
-    from wan.modules.s2v.model_s2v import WanModel_S2V
-    from wan.modules.t5 import umt5_xxl
-    from wan.modules.vae2_1 import WanVAE_
-
     with torch.device("meta"):
         parts = {
-            "transformer": WanModel_S2V(**FULL_SIZE),
-            "text_encoder": umt5_xxl(encoder_only=True, device="meta"),
-            "vae": WanVAE_(
+            "transformer": _official("modules.s2v.model_s2v").WanModel_S2V(**FULL_SIZE),
+            "text_encoder": _official("modules.t5").umt5_xxl(encoder_only=True, device="meta"),
+            "vae": _official("modules.vae2_1").WanVAE_(
                 dim=96, z_dim=16, dim_mult=[1, 2, 4, 4], temperal_downsample=[False, True, True]
             ),
         }
@@ -103,9 +111,7 @@ def _write_names(folder: Path) -> None:
 
 
 def _transformer() -> Any:
-    from wan.modules.s2v.model_s2v import WanModel_S2V
-
-    model = WanModel_S2V(**drawn.TRANSFORMER).eval().requires_grad_(False)
+    model = _official("modules.s2v.model_s2v").WanModel_S2V(**drawn.TRANSFORMER).eval().requires_grad_(False)
     model.load_state_dict(drawn.weights(model.state_dict()))
     return model
 
@@ -134,8 +140,7 @@ def _forward() -> dict[str, torch.Tensor]:
 
 
 def _features() -> dict[str, torch.Tensor]:
-    from wan.modules.s2v import audio_encoder as module
-
+    module = _official("modules.s2v.audio_encoder")
     encoder = module.AudioEncoder.__new__(module.AudioEncoder)
     encoder.model = Wav2Vec2ForCTC(Wav2Vec2Config(**drawn.WAV2VEC)).eval().requires_grad_(False)
     encoder.model.load_state_dict(drawn.weights(encoder.model.state_dict()))
@@ -145,8 +150,7 @@ def _features() -> dict[str, torch.Tensor]:
     features = encoder.extract_audio_feat("", return_all_layers=True)
     made = {"features": features}
     for fps in drawn.FPS:
-        rate = Fraction(fps)
-        rate = int(rate) if rate.denominator == 1 else float(rate)
+        rate = float(Fraction(fps))
         bucket, clips = encoder.get_audio_embed_bucket_fps(
             features[:2, :, :2], fps=rate, batch_frames=12, m=0
         )
@@ -157,11 +161,12 @@ def _features() -> dict[str, torch.Tensor]:
 
 def _loops() -> dict[str, torch.Tensor]:
     found = {}
-    for name, options in {
+    cases: dict[str, dict[str, Any]] = {
         "loop": {},
         "loop_first": {"init_first_frame": True},
         "loop_posed": {"pose_video": "film"},
-    }.items():
+    }
+    for name, options in cases.items():
         video = _pipeline().generate(
             input_prompt="prompt",
             ref_image_path="picture",
@@ -188,12 +193,12 @@ def _loops() -> dict[str, torch.Tensor]:
 
 
 def _pipeline() -> Any:
-    sys.modules["torchvision.transforms"].Resize = lambda *_: lambda image: image
-    sys.modules["torchvision.transforms"].CenterCrop = lambda *_: lambda image: image
-    to_tensor = lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255  # noqa: E731
-    sys.modules["torchvision.transforms"].ToTensor = lambda: to_tensor
-    sys.modules["torchvision"].transforms = sys.modules["torchvision.transforms"]
-    module = importlib.import_module("wan.speech2video")
+    transforms: Any = sys.modules["torchvision.transforms"]
+    transforms.Resize = transforms.CenterCrop = lambda *_: lambda image: image  # it has the size already
+    transforms.ToTensor = lambda: lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
+    vision: Any = sys.modules["torchvision"]
+    vision.transforms = transforms
+    module = _official("speech2video")
     module.Image = MagicMock(wraps=Image)
     module.Image.open = lambda _: Image.fromarray(drawn.picture().numpy())
     pipeline = module.WanS2V.__new__(module.WanS2V)
@@ -212,8 +217,7 @@ def _pipeline() -> Any:
 
 
 def _vae() -> Any:
-    from wan.modules import vae2_1 as module
-
+    module = _official("modules.vae2_1")
     model = module.WanVAE_(
         dim=drawn.VAE_DIM, z_dim=16, dim_mult=[1, 2, 4, 4], temperal_downsample=[False, True, True]
     )
@@ -226,9 +230,7 @@ def _vae() -> Any:
 
 def _text() -> dict[str, torch.Tensor]:
     """The text encoder, tiny: ids with padding."""
-    from wan.modules.t5 import umt5_xxl
-
-    model = umt5_xxl(
+    model = _official("modules.t5").umt5_xxl(
         encoder_only=True, vocab_size=40, dim=16, dim_attn=16, dim_ffn=24, num_heads=2, encoder_layers=2
     )
     model = model.eval().requires_grad_(False)

@@ -1,0 +1,280 @@
+"""Wan 2.2 S2V: a picture, a voice and a prompt become a talking video, clip by clip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from pipelines.base import (
+    Chunk,
+    Control,
+    GenerationParams,
+    Grid,
+    ModelConfig,
+    ModelDefaults,
+    ModelInfo,
+    Sound,
+    SoundFormat,
+)
+from pipelines.errors import BadOutput, InvalidParams, LoadFailed, OutOfMemory
+from pipelines.fit import cover, to_pixels, trim
+from pipelines.latents import draw, load_fixed
+from pipelines.wan_condition import encode, statistics
+from pipelines.wan_denoise import Embeddings, scheduler_for
+from pipelines.wan_s2v.clips import DROPPED, ClipPlan, Motion
+from pipelines.wan_s2v.denoise import Given, denoise_clip, official_sigmas
+from pipelines.wan_s2v.features import align
+from pipelines.wan_s2v.given import SOUND_CHANNELS, SOUND_RATE, heard, poses, sound_of
+from pipelines.wan_s2v.motion import PACKS, PATCH
+from pipelines.wan_vae import StreamingDecoder
+from pipelines.wan_warm import WARM_VIDEO, warm
+
+NEGATIVE_PROMPT = (
+    "画面模糊，最差质量，画面模糊，细节模糊不清，情绪激动剧烈，手快速抖动，字幕，丑陋的，残缺的，多余的手指，"
+    "画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，"
+    "三条腿，背景人很多，倒着走"
+)
+"""The official text of S2V's `sample_neg_prompt`."""
+MAX_SEQUENCE_LENGTH = 512
+_ONE_EXPERT = dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert, it needs two")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One request's plan, and what all of its clips and outputs share."""
+
+    params: GenerationParams
+    plan: ClipPlan
+    fps: Fraction
+    size: tuple[int, int]
+    """Width and height on the grid."""
+    embeddings: Embeddings
+    features: torch.Tensor
+    picture: torch.Tensor
+    """(3, 1, H, W), as the VAE takes it."""
+    reference: torch.Tensor
+    """Its latents."""
+    poses: list[torch.Tensor] | None
+    """By clip."""
+    control: Control
+
+
+class WanS2V:
+    """A loaded speech-to-video checkpoint; see `pipelines.base.Pipeline`."""
+
+    def __init__(self, pipe: Any, config: ModelConfig, device: torch.device) -> None:
+        pipe.set_progress_bar_config(disable=True)
+        self._pipe = pipe
+        self._device = device
+        decode = config.decode
+        self._decoder = StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, exact=decode.exact)
+        self.info = _info(pipe, config)
+        if device.type == "cuda":
+            warm(pipe, self._decoder, self.info.grid, config, WARM_VIDEO)
+
+    @torch.inference_mode()
+    def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
+        """See `pipelines.base.Pipeline.generate`.
+
+        A clip's chunks are given before the next one is denoised, which goes on from their last frames.
+        """
+        try:
+            yield from self._generate(params, control)
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(
+                f"{params.width}x{params.height}, {params.num_frames} frames: {error}"
+            ) from None
+        finally:
+            self._pipe.maybe_free_model_hooks()
+
+    def _generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk | Sound]:
+        if params.image is None or params.audio is None:
+            missing = "image" if params.image is None else "audio"
+            raise InvalidParams(
+                missing, f"None is not allowed; {self.info.id} starts from a picture and a sound"
+            )
+        fps = self.info.defaults.fps if params.fps is None else params.fps
+        sound = sound_of(params.audio, params.num_frames, fps)
+        noises = self._noises(params)
+        job = self._prepared(params, fps, sound, control)
+        for output in range(params.num_outputs):
+            yield Sound(sound, SOUND_RATE, output)
+            clips = self._clips(job, noises[output], output)
+            total, done = params.num_outputs * params.num_frames, output * params.num_frames
+            for frames in trim(clips, params.num_frames, params.width, params.height):
+                yield Chunk(frames, output)
+                done += frames.shape[1]
+                control.progress("decode", done, total)
+
+    def _plan(self, params: GenerationParams) -> ClipPlan:
+        motion = self._pipe.transformer.config.motion_frames
+        clip = self._pipe.config.clip_frames
+        return ClipPlan(clip, motion, params.num_frames, params.init_first_frame)
+
+    def _size(self, params: GenerationParams) -> tuple[int, int]:
+        side = self.info.grid.side
+        return side(params.width), side(params.height)
+
+    def _noises(self, params: GenerationParams) -> list[Callable[[int], torch.Tensor]]:
+        """By output: the noise (1, C, t, H, W) of a clip, by its number.
+
+        Clip `r` is drawn with the seed plus `r`, as the official code does; a file holds all clips in a row.
+        """
+        plan, vae = self._plan(params), self._pipe.vae.config
+        width, height = (side // vae.scale_factor_spatial for side in self._size(params))
+        count, frames = params.num_outputs, plan.latent_frames
+        if params.latents is None:
+            shape = (vae.z_dim, frames, height, width)
+            return [_drawn(params.seed, output, shape) for output in range(count)]
+        whole = load_fixed(params.latents, count, (vae.z_dim, plan.count * frames, height, width))
+        return [_sliced(noise, frames) for noise in whole]
+
+    def _prepared(
+        self, params: GenerationParams, fps: Fraction, sound: torch.Tensor, control: Control
+    ) -> _Job:
+        pipe, size, plan = self._pipe, self._size(params), self._plan(params)
+        control.progress("prompt", 0, 1)
+        embeddings = self._embed(params)
+        control.progress("prompt", 1, 1)
+        control.progress("image", 0, 1)
+        features = heard(pipe, sound)
+        assert params.image is not None  # checked before
+        picture = to_pixels(cover(params.image, *size)).to(self._device, pipe.vae.dtype)
+        job = _Job(
+            params=params,
+            plan=plan,
+            fps=fps,
+            size=size,
+            embeddings=embeddings,
+            features=features,
+            picture=picture,
+            reference=encode(pipe.vae, picture.unsqueeze(0)),
+            poses=None if params.video is None else poses(pipe.vae, params.video, plan, fps, size),
+            control=control,
+        )
+        control.progress("image", 1, 1)
+        return job
+
+    def _embed(self, params: GenerationParams) -> Embeddings:
+        assert params.guidance_scale is not None
+        prompt, negative = self._pipe.encode_prompt(
+            prompt=params.prompt,
+            negative_prompt=params.negative_prompt,
+            do_classifier_free_guidance=params.guidance_scale > 1,
+            max_sequence_length=params.max_sequence_length,
+            device=self._device,
+        )
+        return Embeddings(prompt, negative)
+
+    def _clips(self, job: _Job, noise: Callable[[int], torch.Tensor], output: int) -> Iterator[torch.Tensor]:
+        """All frames of one output that are shown, and more, in stretches (3, T, H, W) on the grid."""
+        plan, motion = job.plan, Motion(job.plan, job.picture)
+        for clip in range(plan.count):
+            before = encode(self._pipe.vae, motion.frames.unsqueeze(0)) if plan.has_motion(clip) else None
+            latents = self._denoised(job, noise(clip), before, clip, output)
+            given = job.reference if before is None else before
+            for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip)):
+                yield frames
+                motion.add(frames)
+
+    def _denoised(
+        self, job: _Job, noise: torch.Tensor, before: torch.Tensor | None, clip: int, output: int
+    ) -> torch.Tensor:
+        params, plan = job.params, job.plan
+        given = Given(
+            audio=align(job.features, job.fps, plan.first_frame(clip), plan.clip),
+            reference_latents=job.reference,
+            motion_latents=before,
+            pose_latents=None if job.poses is None else job.poses[clip].to(self._device),
+        )
+        scheduler = scheduler_for(
+            params, self._pipe.scheduler, self._device, official_sigmas(params.num_inference_steps)
+        )
+        steps = len(scheduler.timesteps)
+        first, total = (output * plan.count + clip) * steps, params.num_outputs * plan.count * steps
+
+        def step_done(step: int) -> None:
+            job.control.progress("denoise", first + step, total)
+
+        step_done(0)
+        assert params.guidance_scale is not None
+        latents = denoise_clip(
+            noise.to(self._device),
+            self._pipe.transformer,
+            params.guidance_scale,
+            job.embeddings,
+            given,
+            scheduler,
+            step_done,
+        )
+        if not bool(torch.isfinite(latents).all()):
+            raise BadOutput(f"the denoised latents of clip {clip} hold NaN or infinity")
+        return latents
+
+    def _decoded(self, latents: torch.Tensor, skipped: int) -> Iterator[torch.Tensor]:
+        """The frames of normalized latents without the first `skipped`."""
+        vae = self._pipe.vae
+        mean, std = statistics(vae, latents)
+        for frames in self._decoder.decode((latents * std + mean).to(vae.dtype)):
+            kept = frames[:, skipped:]
+            skipped = max(skipped - frames.shape[1], 0)
+            if kept.shape[1]:
+                yield kept
+
+
+def _drawn(seed: int, output: int, shape: tuple[int, ...]) -> Callable[[int], torch.Tensor]:
+    return lambda clip: list(draw(seed + clip, output + 1, shape))[output]
+
+
+def _sliced(noise: torch.Tensor, frames: int) -> Callable[[int], torch.Tensor]:
+    return lambda clip: noise[:, :, clip * frames : (clip + 1) * frames]
+
+
+def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
+    clip = pipe.config.clip_frames
+    spatial = pipe.vae.config.scale_factor_spatial
+    farthest = max(stride for _, stride in PACKS)
+    return ModelInfo(
+        id=config.id,
+        aliases=config.aliases,
+        kind=config.kind,
+        task="s2v",
+        image="required",
+        last_image=False,
+        # The coarsest of the motion's tokens is 64 pixels wide.
+        grid=Grid(temporal=clip, spatial=spatial * PATCH * farthest, offset=clip - DROPPED),
+        defaults=_defaults(pipe, config),
+        limits=config.limits,
+        audio="required",
+        audio_format=SoundFormat(SOUND_RATE, SOUND_CHANNELS),
+        video="optional",
+        sound=SoundFormat(SOUND_RATE, SOUND_CHANNELS),
+        unused=_ONE_EXPERT,
+    )
+
+
+def _defaults(pipe: Any, config: ModelConfig) -> ModelDefaults:
+    if config.guidance_scale is None:
+        raise LoadFailed(f"model {config.id}: guidance_scale is missing; the checkpoint does not tell it")
+    if config.guidance_scale_2 is not None or config.boundary_ratio is not None:
+        raise LoadFailed(
+            f"model {config.id}: guidance_scale_2 and boundary_ratio need two experts; it has one"
+        )
+    shift, negative, length = config.flow_shift, config.negative_prompt, config.max_sequence_length
+    return ModelDefaults(
+        width=config.width,
+        height=config.height,
+        num_frames=config.num_frames,
+        fps=config.fps,
+        num_inference_steps=config.num_inference_steps,
+        guidance_scale=config.guidance_scale,
+        guidance_scale_2=None,
+        boundary_ratio=None,
+        flow_shift=pipe.scheduler.config.flow_shift if shift is None else shift,
+        negative_prompt=NEGATIVE_PROMPT if negative is None else negative,
+        max_sequence_length=MAX_SEQUENCE_LENGTH if length is None else length,
+    )
