@@ -6,6 +6,8 @@ The only place of this package that opens containers, and only those that the se
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import islice, repeat
 from math import floor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,23 +40,28 @@ def read_sound(path: Path, rate: int, seconds: float) -> torch.Tensor | None:
                 break
         else:
             pieces += [piece.to_ndarray() for piece in resampler.resample(None)]
+    if not pieces:
+        return None
     return torch.from_numpy(np.concatenate(pieces, axis=1)[:, :wanted].copy())
 
 
 def read_film(path: Path, rate: int, frames: int) -> Frames:
-    """The first `frames` frames of a film, (T, H, W, 3), at `rate` frames a second; fewer if it is short.
+    """The first `frames` frames of a film, (T, H, W, 3), at `rate` frames a second; fewer if it is short."""
+    return np.stack(list(islice(film_frames(path, Fraction(rate)), frames)))
+
+
+def film_frames(path: Path, rate: Fraction) -> Iterator[Frames]:
+    """The frames of a film, (H, W, 3), at `rate` frames a second, read as they are asked for.
 
     Each frame is held until the time of the next one, to the nearest frame of the new rate.
     """
-    held: list[Frames] = []
+    shown = 0
     for picture, until in _with_ends(path, rate):
-        held += [picture] * (min(until, frames) - len(held))
-        if len(held) == frames:
-            break
-    return np.stack(held)
+        yield from repeat(picture, max(until - shown, 0))
+        shown = max(until, shown)
 
 
-def _with_ends(path: Path, rate: int) -> Iterator[tuple[Frames, int]]:
+def _with_ends(path: Path, rate: Fraction) -> Iterator[tuple[Frames, int]]:
     """The pictures of a film, each with the number of the first frame at `rate` that shows it no more."""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
@@ -62,9 +69,9 @@ def _with_ends(path: Path, rate: int) -> Iterator[tuple[Frames, int]]:
         for frame in container.decode(stream):
             assert frame.time is not None  # the server has given each of them one
             if last is not None:
-                yield last.to_ndarray(format="rgb24"), floor(frame.time * rate + 0.5)
+                yield last.to_ndarray(format="rgb24"), floor(frame.time * float(rate) + 0.5)
             last = frame
         if last is not None and last.time is not None:
             long = 1 / float(stream.average_rate or rate)
-            end = floor((last.time + long) * rate + 0.5)
+            end = floor((last.time + long) * float(rate) + 0.5)
             yield last.to_ndarray(format="rgb24"), max(end, 1)

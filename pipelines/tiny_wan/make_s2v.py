@@ -1,7 +1,7 @@
 """Makes the tiny speech-to-video checkpoint: `python -m pipelines.tiny_wan.make_s2v FOLDER`.
 
-Words and pictures are those of the shipped `t2v/`; ears and transformer are random. Its clips have 8 frames, so
-that a second of speech takes several.
+Words and pictures are those of the shipped `t2v/`; ears and transformer are random. Its clips have 8 frames,
+so that a second of speech takes several.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import cast
 
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler
 from torch import nn
-from transformers import AutoTokenizer, UMT5EncoderModel, Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
+from transformers import (
+    AutoTokenizer,
+    UMT5EncoderModel,
+    Wav2Vec2Config,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2Model,
+)
 
 from pipelines.tiny_wan.weights import noise
 from pipelines.wan_s2v.components import WanS2VPipeline
@@ -75,7 +82,7 @@ def _transformer() -> WanS2VTransformer3DModel:
         motion_frames=MOTION_FRAMES,
     )
     _fill(model, "s2v", GAINS)
-    return model.half()
+    return cast(WanS2VTransformer3DModel, model.half())
 
 
 def _audio_encoder() -> Wav2Vec2Model:

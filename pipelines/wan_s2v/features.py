@@ -42,16 +42,3 @@ def align(features: torch.Tensor, fps: Fraction, first: int, count: int) -> torc
     picked = [max(round(Fraction(n * FEATURE_FPS) / fps), 0) for n in range(first, first + count)]
     index = torch.tensor([min(place, total) for place in picked], device=features.device)
     return F.pad(features, (0, 1))[:, :, index].unsqueeze(0)
-
-
-def thirded(sound: torch.Tensor) -> torch.Tensor:
-    """Sound (channels, N) at 48 kHz → (channels, ⌈N / 3⌉) at 16 kHz: without what is above 7.6 kHz."""
-    taps = torch.arange(-_HALF, _HALF + 1, dtype=torch.float64)
-    kernel = torch.sinc(taps * _CUTOFF) * torch.kaiser_window(2 * _HALF + 1, False, 8.0, dtype=torch.float64)
-    kernel = (kernel / kernel.sum()).to(sound)
-    return F.conv1d(sound.unsqueeze(1), kernel.view(1, 1, -1), stride=3, padding=_HALF).squeeze(1)
-
-
-_HALF = 96
-_CUTOFF = 7_600 / (3 * HEARD_RATE / 2)
-"""Taps to each side, and the pass band as a share of half the rate."""

@@ -3,59 +3,66 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 
 from pipelines.errors import InvalidParams
-from pipelines.film import pictures_at
 from pipelines.fit import covering, to_pixels
+from pipelines.media import film_frames, read_sound
 from pipelines.wan_condition import encode
 from pipelines.wan_s2v.clips import ClipPlan
-from pipelines.wan_s2v.features import HEARD_RATE, listen, thirded
-from pipelines.wav import read_sound
+from pipelines.wan_s2v.features import HEARD_RATE, listen
 
-SOUND_RATE = 3 * HEARD_RATE
-"""Samples a second of the sound that is taken and given back."""
+SOUND_RATE = 48_000
+"""Samples a second of the sound that is given back."""
 SOUND_CHANNELS = 2
 
 
-def sound_of(path: Path, frames: int, fps: Fraction) -> torch.Tensor:
-    """What `frames` frames last of the sound, (2, N) at `SOUND_RATE`.
+def sound_of(path: Path, seconds: float) -> torch.Tensor:
+    """The first `seconds` of a sound, (2, N) at `SOUND_RATE`.
 
     Raises:
-        InvalidParams: another rate or number of channels, or no sound in it.
+        InvalidParams: it has no samples.
     """
-    samples, rate = read_sound(path)
-    if (rate, samples.shape[0]) != (SOUND_RATE, SOUND_CHANNELS):
-        found = f"{samples.shape[0]} channels of {rate} samples a second"
-        raise InvalidParams("audio", f"{found} are not allowed; {SOUND_CHANNELS} of {SOUND_RATE} are")
-    if samples.shape[1] == 0:
-        raise InvalidParams("audio", "a sound without samples is not allowed")
-    return samples[:, : ceil(frames * SOUND_RATE / fps)]
+    return _read(path, SOUND_RATE, seconds).expand(SOUND_CHANNELS, -1)
 
 
-def heard(pipe: Any, sound: torch.Tensor) -> torch.Tensor:
-    """The features of `sound_of`'s sound: see `features.listen`."""
+def heard(pipe: Any, path: Path, seconds: float) -> torch.Tensor:
+    """The features of the first `seconds` of a sound: see `features.listen`.
+
+    Raises:
+        InvalidParams: it has no samples.
+    """
     _to_device(pipe.audio_encoder)
-    return listen(pipe.audio_extractor, pipe.audio_encoder, thirded(sound).mean(dim=0))
+    sound = _read(path, HEARD_RATE, seconds).mean(dim=0)
+    return listen(pipe.audio_extractor, pipe.audio_encoder, sound)
+
+
+def _read(path: Path, rate: int, seconds: float) -> torch.Tensor:
+    sound = read_sound(path, rate, seconds)
+    if sound is None or sound.shape[1] == 0:
+        raise InvalidParams("audio", f"{path.name} is not allowed: it holds no sound")
+    return sound
 
 
 def poses(vae: Any, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int]) -> list[torch.Tensor]:
-    """The latents of each clip's poses, (1, C, t, H, W), float32, on the CPU; black after the film's end.
+    """The latents of each clip's poses, (1, C, t, H, W), float32, on the CPU.
 
-    `size`: width and height of the generated picture.
+    The film shows its first frame before its start, and is black after its end. `size`: width and height of
+    the generated picture.
     """
-    numbers = range(plan.first_frame(0), plan.first_frame(plan.count))
-    pictures = pictures_at(film, (Fraction(n) / fps for n in numbers))
+    black = torch.full((3, 1, size[1], size[0]), -1.0)
+    shown = (to_pixels(covering(Image.fromarray(frame), *size)) for frame in film_frames(film, fps))
+    first = next(shown, black)
+    frames = chain(repeat(first, plan.lead + 1), shown, repeat(black))
     made = []
     for _ in range(plan.count):
-        shown = [next(pictures) for _ in range(plan.clip)]
-        black = torch.full((3, 1, size[1], size[0]), -1.0)
-        frames = [black if each is None else to_pixels(covering(each, *size)) for each in shown]
-        video = torch.cat([frames[0], *frames], dim=1).unsqueeze(0).to(vae.device, vae.dtype)
+        clip = list(islice(frames, plan.clip))
+        video = torch.cat([clip[0], *clip], dim=1).unsqueeze(0).to(vae.device, vae.dtype)
         made.append(encode(vae, video)[:, :, 1:].cpu())
     return made
 

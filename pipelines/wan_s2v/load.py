@@ -25,6 +25,8 @@ def load_wan_s2v(config: ModelConfig, device: str) -> WanS2V:
     Raises:
         LoadFailed: missing or broken files, or a checkpoint of another family.
     """
+    if config.tasks:
+        raise LoadFailed(f"model {config.id}: tasks is not allowed; a checkpoint of Wan can do one thing")
     if config.decode.kernels is not None:
         keep_kernels_in(config.decode.kernels)
     try:

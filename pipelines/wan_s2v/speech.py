@@ -71,7 +71,9 @@ class WanS2V:
         self._pipe = pipe
         self._device = device
         decode = config.decode
-        self._decoder = StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, exact=decode.exact)
+        self._decoder = StreamingDecoder(
+            pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
+        )
         self.info = _info(pipe, config)
         if device.type == "cuda":
             warm(pipe, self._decoder, self.info.grid, config, WARM_VIDEO)
@@ -98,9 +100,9 @@ class WanS2V:
                 missing, f"None is not allowed; {self.info.id} starts from a picture and a sound"
             )
         fps = self.info.defaults.fps if params.fps is None else params.fps
-        sound = sound_of(params.audio, params.num_frames, fps)
+        sound = sound_of(params.audio, float(params.num_frames / fps))
         noises = self._noises(params)
-        job = self._prepared(params, fps, sound, control)
+        job = self._prepared(params, fps, control)
         for output in range(params.num_outputs):
             yield Sound(sound, SOUND_RATE, output)
             clips = self._clips(job, noises[output], output)
@@ -133,16 +135,15 @@ class WanS2V:
         whole = load_fixed(params.latents, count, (vae.z_dim, plan.count * frames, height, width))
         return [_sliced(noise, frames) for noise in whole]
 
-    def _prepared(
-        self, params: GenerationParams, fps: Fraction, sound: torch.Tensor, control: Control
-    ) -> _Job:
+    def _prepared(self, params: GenerationParams, fps: Fraction, control: Control) -> _Job:
         pipe, size, plan = self._pipe, self._size(params), self._plan(params)
         control.progress("prompt", 0, 1)
         embeddings = self._embed(params)
         control.progress("prompt", 1, 1)
         control.progress("image", 0, 1)
-        features = heard(pipe, sound)
-        assert params.image is not None  # checked before
+        assert params.audio is not None  # checked before, as the picture is
+        assert params.image is not None
+        features = heard(pipe, params.audio, float(params.num_frames / fps))
         picture = to_pixels(cover(params.image, *size)).to(self._device, pipe.vae.dtype)
         job = _Job(
             params=params,
@@ -250,7 +251,6 @@ def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
         defaults=_defaults(pipe, config),
         limits=config.limits,
         audio="required",
-        audio_format=SoundFormat(SOUND_RATE, SOUND_CHANNELS),
         video="optional",
         sound=SoundFormat(SOUND_RATE, SOUND_CHANNELS),
         unused=_ONE_EXPERT,

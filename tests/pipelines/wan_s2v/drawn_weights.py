@@ -114,5 +114,5 @@ def picture() -> torch.Tensor:
 
 
 def film(frames: int) -> torch.Tensor:
-    """(T, H, W, 3) uint8: the picture, moving."""
-    return torch.stack([picture().roll(2 * frame, dims=1) for frame in range(frames)])
+    """(T, H, W, 3) uint8: the picture, which moves from its fourth frame on."""
+    return torch.stack([picture().roll(2 * max(frame - 3, 0), dims=1) for frame in range(frames)])

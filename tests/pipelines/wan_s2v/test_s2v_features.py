@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
 
-from pipelines.wan_s2v.features import align, listen, thirded
+from pipelines.wan_s2v.features import align, listen
 from tests.pipelines.wan_s2v import drawn_weights as drawn
 from tests.pipelines.wan_s2v.official_names import REFERENCE
 
@@ -51,13 +51,3 @@ def test_before_the_start_is_as_the_start() -> None:
 def test_a_very_short_sound_is_heard() -> None:
     """Ten samples: less than wav2vec2's first convolution takes."""
     assert bool(torch.isfinite(listen(*ear(), torch.ones(10))).all())
-
-
-@pytest.mark.parametrize(("hertz", "gain"), [(440, 1.0), (3000, 1.0), (7000, 1.0), (9000, 0.0), (17000, 0.0)])
-def test_a_third_of_the_samples_without_what_they_cannot_hold(hertz: int, gain: float) -> None:
-    """A tone passes as it is, or, from 8 kHz up, not at all; in its place."""
-    times = torch.arange(48_000, dtype=torch.float64) / 48_000
-    tone = torch.sin(2 * torch.pi * hertz * times).float().expand(2, -1)
-    made = thirded(tone)
-    assert made.shape == (2, 16_000)
-    torch.testing.assert_close(made[:, 100:-100], gain * tone[:, ::3][:, 100:-100], rtol=0, atol=1e-3)

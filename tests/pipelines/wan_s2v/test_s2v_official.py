@@ -96,7 +96,7 @@ def test_a_weight_that_is_missing_is_named(folder: Path, tmp_path: Path) -> None
     weights = load_file(file)
     del weights[min(weights)]
     save_file(weights, file)
-    with pytest.raises(LoadFailed, match="the transformer: .*Missing key"):
+    with pytest.raises(LoadFailed, match=r"the transformer: .*Missing key"):
         official.load_transformer(tmp_path, torch.float32)
 
 
