@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -13,7 +14,6 @@ from PIL import Image
 from pipelines.errors import InvalidParams
 from pipelines.fit import covering, to_pixels
 from pipelines.media import film_frames, read_sound
-from pipelines.wan_condition import encode
 from pipelines.wan_s2v.clips import ClipPlan
 from pipelines.wan_s2v.features import HEARD_RATE, listen
 
@@ -49,8 +49,8 @@ def _read(path: Path, rate: int, seconds: float) -> torch.Tensor:
     return sound
 
 
-def poses(vae: Any, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int]) -> list[torch.Tensor]:
-    """The latents of each clip's poses, (1, C, t, H, W), float32, on the CPU.
+def poses(film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int]) -> Iterator[torch.Tensor]:
+    """Each clip's poses, with their first frame once more before them: (1, 3, 1 + clip, H, W) in [-1, 1].
 
     The film shows its first frame before its start, and is black after its end. `size`: width and height of
     the generated picture.
@@ -59,12 +59,9 @@ def poses(vae: Any, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, 
     shown = (to_pixels(covering(Image.fromarray(frame), *size)) for frame in film_frames(film, fps))
     first = next(shown, black)
     frames = chain(repeat(first, plan.lead + 1), shown, repeat(black))
-    made = []
     for _ in range(plan.count):
         clip = list(islice(frames, plan.clip))
-        video = torch.cat([clip[0], *clip], dim=1).unsqueeze(0).to(vae.device, vae.dtype)
-        made.append(encode(vae, video)[:, :, 1:].cpu())
-    return made
+        yield torch.cat([clip[0], *clip], dim=1).unsqueeze(0)
 
 
 def _to_device(module: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +75,7 @@ class WanS2V:
         self._decoder = StreamingDecoder(
             pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
         )
+        self._tile = decode.tile
         self.info = _info(pipe, config)
         if device.type == "cuda":
             warm(pipe, self._decoder, self.info.grid, config, WARM_VIDEO)
@@ -153,12 +155,18 @@ class WanS2V:
             embeddings=embeddings,
             features=features,
             picture=picture,
-            reference=encode(pipe.vae, picture.unsqueeze(0)),
-            poses=None if params.video is None else poses(pipe.vae, params.video, plan, fps, size),
+            reference=encode(pipe.vae, picture.unsqueeze(0), self._tile),
+            poses=None if params.video is None else self._poses(params.video, plan, fps, size),
             control=control,
         )
         control.progress("image", 1, 1)
         return job
+
+    def _poses(self, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int]) -> list[torch.Tensor]:
+        vae = self._pipe.vae
+        videos = poses(film, plan, fps, size)
+        # Of the frame that stands before each clip nothing is kept; on the CPU, as there may be many.
+        return [encode(vae, each.to(self._device, vae.dtype), self._tile)[:, :, 1:].cpu() for each in videos]
 
     def _embed(self, params: GenerationParams) -> Embeddings:
         assert params.guidance_scale is not None
@@ -175,7 +183,11 @@ class WanS2V:
         """All frames of one output that are shown, and more, in stretches (3, T, H, W) on the grid."""
         plan, motion = job.plan, Motion(job.plan, job.picture)
         for clip in range(plan.count):
-            before = encode(self._pipe.vae, motion.frames.unsqueeze(0)) if plan.has_motion(clip) else None
+            before = (
+                encode(self._pipe.vae, motion.frames.unsqueeze(0), self._tile)
+                if plan.has_motion(clip)
+                else None
+            )
             latents = self._denoised(job, noise(clip), before, clip, output)
             given = job.reference if before is None else before
             for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip)):

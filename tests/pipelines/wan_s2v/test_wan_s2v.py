@@ -95,7 +95,7 @@ def test_every_parameter_is_visible(
     """Another sound, prompt, seed, …: visibly another video."""
     pixels = torch.zeros(20, 64, 64, 3, dtype=torch.uint8)
     pixels[:, 20:40] = 255
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "sound": {"audio": wav(tmp_path / "other.wav", given_noise())},
         "prompt": {"prompt": "a blue square in the snow"},
         "seed": {"seed": 8},
