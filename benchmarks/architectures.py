@@ -1,4 +1,4 @@
-"""Folders with the configuration files of the real Wan 2.2 models, for `load_format: dummy`.
+"""Folders with the configuration files of the real models, for `load_format: dummy`.
 
 diffusers' and transformers' own default arguments are the published architectures; only what differs is
 written down here. The tokenizer is the shipped tiny one: random weights know no words.
@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pipelines.tiny_h3
 import pipelines.tiny_wan
 
 _UMT5_XXL = {
@@ -38,6 +39,31 @@ _SCHEDULER = {
 }
 
 
+_QWEN3_VL_32B = {
+    "architectures": ["Qwen3VLForConditionalGeneration"],
+    "model_type": "qwen3_vl",
+    "tie_word_embeddings": False,
+    "text_config": {
+        "model_type": "qwen3_vl_text",
+        "vocab_size": 151936,
+        "hidden_size": 5120,
+        "intermediate_size": 25600,
+        "num_hidden_layers": 64,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 5000000.0,
+            "mrope_section": [24, 20, 20],
+            "mrope_interleaved": True,
+        },
+    },
+    "vision_config": {"model_type": "qwen3_vl_vision", "out_hidden_size": 5120},
+}
+"""33.4 billion parameters; the sides that are not named are transformers' defaults."""
+H3_AUDIO_LATENTS = {"latents_mean": [0.0] * 32, "latents_std": [1.0] * 32}
+
 Part = tuple[str, str, dict[str, Any]]
 
 _Z16 = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"})
@@ -60,8 +86,10 @@ def write(model: str, folder: Path) -> Path:
     """Write the architecture of a model of `configs/` into an empty folder.
 
     `t2v-a14b` and `i2v-a14b` have two experts of 14B and the z16 VAE, `ti2v-5b` one of 5B and the z48 VAE;
-    the text encoder is UMT5-XXL throughout.
+    the text encoder is UMT5-XXL throughout. `minimax-h3` has both transformers of 33B, and Qwen3-VL-32B.
     """
+    if model == "minimax-h3":
+        return _write_h3(folder)
     pipeline, parts, options = {"t2v-a14b": _t2v, "i2v-a14b": _i2v, "ti2v-5b": _ti2v}[model]()
     return _write(folder, pipeline, parts, options)
 
@@ -89,6 +117,31 @@ def _ti2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
     vae = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan", **Z48})
     options = {"boundary_ratio": None, "expand_timesteps": True, "transformer_2": [None, None]}
     return "WanPipeline", {"transformer": transformer, "vae": vae}, options
+
+
+def _write_h3(folder: Path) -> Path:
+    """The tiny checkpoint's layout and tokenizer, with the released sizes: diffusers' default arguments."""
+    tiny = Path(pipelines.tiny_h3.__file__).parent / "checkpoint"
+    for name in ("modular_model_index.json", "tokenizer", "processor", "scheduler", "audio_scheduler"):
+        copy = shutil.copytree if (tiny / name).is_dir() else shutil.copy
+        copy(tiny / name, folder / name)
+    for name in ("transformer", "transformer_ref", "vae", "audio_vae"):
+        kind = json.loads((tiny / name / "config.json").read_text())["_class_name"]
+        more = H3_AUDIO_LATENTS if name == "audio_vae" else {}
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps({"_class_name": kind, **more}))
+    small = json.loads((tiny / "text_encoder" / "config.json").read_text())
+    marks = {key: value for key, value in small.items() if key.endswith("_token_id")}
+    (folder / "text_encoder").mkdir()
+    (folder / "text_encoder" / "config.json").write_text(json.dumps(_QWEN3_VL_32B | marks, indent=2))
+    index = json.loads((folder / "modular_model_index.json").read_text())
+    canvas = {"canvas_short_edge": 768, "canvas_max_pixels": 768 * 1344, "reference_image_short_edge": 2048}
+    (folder / "modular_model_index.json").write_text(json.dumps(index | canvas, indent=2))
+    eyes = json.loads((folder / "processor" / "processor_config.json").read_text())
+    for side in ("image_processor", "video_processor"):
+        eyes[side] |= {"patch_size": 16, "size": {"shortest_edge": 65536, "longest_edge": 16777216}}
+    (folder / "processor" / "processor_config.json").write_text(json.dumps(eyes, indent=2))
+    return folder
 
 
 def _write(folder: Path, pipeline: str, parts: dict[str, Part], options: dict[str, Any]) -> Path:

@@ -59,8 +59,9 @@ def running(config: Path, folder: Path, *flags: str) -> Iterator[Running]:
 
 
 def dummy_config(model: str, folder: Path) -> Path:
-    """configs/wan2.2-MODEL.yaml with the real architecture and random weights."""
-    config = yaml.safe_load(Path(f"configs/wan2.2-{model}.yaml").read_text())
+    """A model's file of configs/ (Wan's without the family's name), with random weights of the real size."""
+    names = (Path(f"configs/{name}.yaml") for name in (model, f"wan2.2-{model}"))
+    config = yaml.safe_load(next(path for path in names if path.is_file()).read_text())
     architecture = folder / "architecture"
     architecture.mkdir()
     config["models"][0] |= {"path": str(write(model, architecture)), "load_format": "dummy"}

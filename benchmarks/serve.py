@@ -2,7 +2,7 @@
 
     python -m benchmarks.serve [--model t2v-a14b] [--steps 2] [--frames 81] [--size 832x480] [--repeat 3]
 
-Starts `reelserve serve` on a copy of configs/wan2.2-MODEL.yaml with `load_format: dummy`, posts the same
+Starts `reelserve serve` on a copy of the model's file in configs/ with `load_format: dummy`, posts the same
 request several times to /v1/videos/sync, and prints the server's own timings and the device memory in use.
 Frames of random weights are noise, the worst case of the encoder.
 """
@@ -28,7 +28,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", choices=["t2v-a14b", "i2v-a14b", "ti2v-5b"], default="t2v-a14b")
+    models = ["t2v-a14b", "i2v-a14b", "ti2v-5b", "minimax-h3"]
+    parser.add_argument("--model", choices=models, default="t2v-a14b")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--frames", type=int, default=81)
     parser.add_argument("--repeat", type=int, default=3)
@@ -54,7 +55,7 @@ def report(url: str, options: argparse.Namespace) -> None:
         "num_inference_steps": options.steps,
         "seed": 7,
     }
-    if options.model != "t2v-a14b":
+    if options.model in ("i2v-a14b", "ti2v-5b"):
         fields["input_reference"] = picture()
     started = time.monotonic()
     response = httpx.post(f"{url}/v1/videos/sync", json=fields, timeout=600).raise_for_status()

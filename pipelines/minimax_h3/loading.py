@@ -40,7 +40,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
             f"model {config.id}: {config.path} holds {type(pipe.blocks).__name__}; "
             "kind minimax-h3 serves MiniMaxH3Blocks"
         )
-    with _known_warnings():
+    with known_warnings():
         for name in _needed(pipe, tasks):
             pipe.register_components(**{name: _component(pipe, name, config, device)})
     _shorten(pipe)
@@ -89,7 +89,7 @@ def _shorten(pipe: Any) -> None:
 
 
 @contextmanager
-def _known_warnings() -> Iterator[None]:
+def known_warnings() -> Iterator[None]:
     """The audio VAE is made with a function of torch's that torch calls old."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*weight_norm.*", FutureWarning)
