@@ -79,7 +79,7 @@ def build_empty(folder: Path, cls: Any, dtype: torch.dtype, device: torch.device
 
 
 def _drawn(name: str, weights: torch.Tensor) -> torch.Tensor:
-    if weights.dim() > 1:
+    if weights.dim() > 1 and name != "weight_g":  # that is a gain, whatever its shape
         return weights.normal_(0, 0.02)
     return weights.fill_(0 if name.endswith("bias") else 1)
 

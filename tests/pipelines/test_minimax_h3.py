@@ -235,11 +235,30 @@ def test_off_the_grid_is_the_middle_of_the_grid(model: MiniMaxH3) -> None:
     assert torch.equal(part[1], whole[1])
 
 
-def test_the_last_picture_moves_with_the_last_frame(model: MiniMaxH3, tmp_path: Path) -> None:
-    """Cut shorter than the grid, the picture's place in time is that of the last frame that stays."""
-    last = picture(tmp_path / "last.png", 64, 32)
-    whole, shorter = make(model, last_image=last)[0], make(model, last_image=last, num_frames=100)[0]
-    assert not torch.allclose(whole[:, :100], shorter, atol=1e-3)
+@pytest.mark.parametrize("frames", [100, 124])
+@pytest.mark.parametrize("first", [False, True])
+def test_the_last_picture_moves_with_the_last_frame(
+    model: MiniMaxH3, tmp_path: Path, frames: int, first: bool
+) -> None:
+    """Its place in time is that of the last frame that stays; the first picture's is the start, as ever.
+
+    A clip of 17 frames takes 17 · 5/3 units of time, and its first latent frame stands for one of them.
+    """
+    names = ("image", "last_image") if first else ("last_image",)
+    given = {name: picture(tmp_path / f"{name}.png", 64, 32) for name in names}
+    seen: list[dict[str, Any]] = []
+    handle = model._pipe.transformer.register_forward_pre_hook(
+        lambda _module, _inputs, named: seen.append(named), with_kwargs=True
+    )
+    try:
+        make(model, num_frames=frames, **given)
+    finally:
+        handle.remove()
+    times = seen[0]["position_ids"][seen[0]["video_indices"], 0].reshape(-1, 2)  # two rows a latent frame
+    conditions, generated = times[: len(names), 0], times[len(names) :, 0]
+    assert conditions[-1] == pytest.approx(float(generated[0]) + (frames - 1) * 5 / 3)
+    assert conditions[0] == pytest.approx(float(generated[0])) or not first
+    assert float(generated[-1]) == pytest.approx(float(generated[0]) + (7 * 17 + 1) * 5 / 3)
 
 
 def test_sound_comes_first_and_lasts_as_long_as_the_grid(model: MiniMaxH3) -> None:
