@@ -11,6 +11,7 @@ import torch
 from pipelines.base import (
     Chunk,
     Control,
+    DecodeConfig,
     GenerationParams,
     Grid,
     ModelConfig,
@@ -46,14 +47,22 @@ def load_minimax_h3(config: ModelConfig, device: str) -> MiniMaxH3:
     Raises:
         LoadFailed: missing or broken files, a checkpoint of another family, or settings that it can't meet.
     """
-    given = [name for name in UNUSED if getattr(config, name) is not None]
-    if given:
-        raise LoadFailed(f"model {config.id}: {given[0]} is not allowed; the model {UNUSED[given[0]]}")
+    for name, why in _unused_settings(config):
+        raise LoadFailed(f"model {config.id}: {name} is not allowed; the model {why}")
     try:
         pipe, tasks = load(config, torch.device(device))
     except (OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError) as error:
         raise LoadFailed(f"model {config.id}: cannot load {config.path}: {error}") from error
     return MiniMaxH3(pipe, tasks, config, torch.device(device))
+
+
+def _unused_settings(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """Settings that are given and have no meaning here, and why."""
+    yield from ((name, why) for name, why in UNUSED.items() if getattr(config, name) is not None)
+    usual = DecodeConfig(kernels=config.decode.kernels)
+    for name in DecodeConfig.__dataclass_fields__:
+        if getattr(config.decode, name) != getattr(usual, name):
+            yield f"decode.{name}", "is decoded clip by clip, exactly as diffusers does it"
 
 
 class MiniMaxH3:

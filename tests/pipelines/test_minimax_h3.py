@@ -23,7 +23,16 @@ from PIL import Image
 from transformers import Qwen3VLForConditionalGeneration
 
 import pipelines.tiny_h3
-from pipelines.base import Chunk, GenerationParams, Grid, ModelConfig, ModelLimits, Reference, Sound
+from pipelines.base import (
+    Chunk,
+    DecodeConfig,
+    GenerationParams,
+    Grid,
+    ModelConfig,
+    ModelLimits,
+    Reference,
+    Sound,
+)
 from pipelines.errors import BadOutput, Cancelled, InvalidParams, LoadFailed
 from pipelines.media import read_sound
 from pipelines.minimax_h3.decode import clips
@@ -378,6 +387,7 @@ def test_only_the_tasks_that_are_asked_for_are_loaded(
     ("change", "words"),
     [
         ({"guidance_scale": 4.0}, "guidance_scale"),
+        ({"decode": DecodeConfig(tile=(256, 256))}, "decode.tile"),
         ({"fps": Fraction(16)}, "fps"),
         ({"limits": ModelLimits(10**6, 346)}, "346.*345"),
         ({"tasks": ("t2v",)}, "t2va, fl2va, ref2va"),
