@@ -193,7 +193,9 @@ def causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:
 
 
 def free_now(device: torch.device) -> Free:
-    """Memory that the device or torch's own allocator has to give, and the host's."""
+    """Memory that the device and the host, or torch's own allocators of both, have to give."""
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return Free(free + unused, psutil.virtual_memory().available)
+    pinned = torch.cuda.host_memory_stats()
+    idle = pinned.get("allocated_bytes.current", 0) - pinned.get("active_bytes.current", 0)
+    return Free(free + unused, psutil.virtual_memory().available + idle)

@@ -12,7 +12,7 @@ from diffusers import AutoencoderKLWan
 
 from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, encoder_tiles, ops
 from pipelines.wan_vae.conv import Kernel
-from pipelines.wan_vae.memory import Plan, needed_bytes, plan
+from pipelines.wan_vae.memory import Plan, free_now, needed_bytes, parked_bytes, plan
 from tests.pipelines.tiny_models import TINY
 
 pytestmark = pytest.mark.gpu
@@ -174,12 +174,14 @@ def test_too_little_memory_means_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     room = needed_bytes(model, latents, Plan(1, 1)) - 1
     unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (room - unused, 2 * room))
-    assert plan(model, latents, None).tile is not None
+    sizes, host = plan(model, latents, None), free_now(latents.device).host
+    assert sizes.tile is not None
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     for _ in StreamingDecoder(model).decode(latents):
         pass
     assert torch.cuda.max_memory_allocated() - before <= room
+    assert host - free_now(latents.device).host < 0.5 * parked_bytes(model, latents, sizes)  # free again
 
 
 @hopper
