@@ -5,9 +5,12 @@
 
 Each round takes, in turn, no encoder at all, the product's session (a thread) and a warm child that is fed
 by shared memory. Two kinds of work: `decode` is our decoder; a thread that wants to wake every millisecond
-tells how late Python lets it. `launches` makes small operations as fast as it can, as a decoder's host side
-does, while mixed content is written at `--pace` frames per second: each operation gives the interpreter's
-lock up and must have it back, so its duration is the gap that a device would see. Medians of the rounds.
+tells how late Python lets it (`late`). `launches` makes small operations as fast as it can, as a decoder's
+host side does, while mixed content is written at `--pace` frames per second: each operation gives the
+interpreter's lock up and must have it back, so its duration is the gap that a device would see (`gap`);
+`locked_ms` is how long the thread stood still in all of them though it had a processor. Waits for a
+processor, by the kernel's account, count neither as late nor as locked: others may use the machine. Medians
+of the rounds.
 """
 
 from __future__ import annotations
@@ -90,9 +93,9 @@ class Lateness:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            due = time.perf_counter() + _TICK
+            due, queued = time.perf_counter() + _TICK, _own_seconds()[1]
             time.sleep(_TICK)
-            self.late.append(time.perf_counter() - due)
+            self.late.append(time.perf_counter() - due - (_own_seconds()[1] - queued))
 
 
 def decode(case: Case, sink: Ender) -> dict[str, float]:
@@ -110,21 +113,25 @@ def decode(case: Case, sink: Ender) -> dict[str, float]:
 def launches(case: Case, sink: Ender) -> dict[str, float]:
     """Small operations without pause, and a chunk whenever it is due."""
     gaps: list[float] = []
+    locked = 0.0
     began = time.perf_counter()
     for first in range(0, case.spec.num_frames, _CHUNK):
         due = began + first / case.pace
+        entered, ran = time.perf_counter(), sum(_own_seconds())
         while (start := time.perf_counter()) < due:
             case.small.add_(1)
             gaps.append(time.perf_counter() - start)
+        locked += time.perf_counter() - entered - (sum(_own_seconds()) - ran)
         sink.write(case.clip[:, first : min(first + _CHUNK, case.spec.num_frames)])
     made = time.perf_counter() - began
     sink.close()
-    per_second = len(gaps) / made
-    return {
-        **_spread("gap", gaps),
-        "held_ms": 1e3 * sum(gap for gap in gaps if gap > 1e-3),
-        "per_second": per_second,
-    }
+    return {**_spread("gap", gaps), "locked_ms": 1e3 * locked, "per_second": len(gaps) / made}
+
+
+def _own_seconds() -> tuple[float, float]:
+    """This thread's time on a processor, and its waits for one."""
+    ran, queued, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return int(ran) / 1e9, int(queued) / 1e9
 
 
 def _spread(name: str, seconds: list[float]) -> dict[str, float]:
