@@ -105,12 +105,12 @@ def test_sound_that_no_file_holds_is_refused_at_once(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_an_abort_with_sound_leaves_nothing(tmp_path: Path, suffix: str) -> None:
-    """Before the sound, after it, and with pictures on top."""
-    for parts in range(3):
+    """With nothing, with the sound alone, with pictures that wait for it, with both."""
+    for given in range(4):
         sink = open_sink(spec_of(tmp_path, suffix))
-        if parts > 0:
+        if given & 1:
             sink.write_sound(sweep(RATE, 1, 0.3), RATE)
-        if parts > 1:
+        if given & 2:
             sink.write(CLIP)
         began = time.monotonic()
         sink.abort()

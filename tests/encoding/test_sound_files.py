@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 import encoding.packets
 from encoding.base import AudioSpec
 from encoding.check import check_video_file
-from encoding.errors import EncodingError
+from encoding.errors import EncodingError, StorageFailed
+from encoding.formats import open_sink
 from encoding.options import resolve
 from tests.encoding.clips import FILM, describe, encode, noise, smooth, sweep
 from tests.encoding.judge import assert_plays, box_order, boxes, watch
@@ -119,8 +122,8 @@ def test_sound_stands_beside_its_pictures(tmp_path: Path, suffix: str, at: int) 
     spec = describe(tmp_path / f"clip{suffix}", CLIP, NTSC, audio=AudioSpec(48_000, 2))
     path = encode(spec, CLIP, sound=sweep(48_000, 2, 9), sound_at=at).path
     latest = {"video": Fraction(0), "audio": Fraction(0)}
-    for kind, time in packets(path):
-        latest[kind] = time
+    for kind, moment in packets(path):
+        latest[kind] = moment
         assert abs(latest["video"] - latest["audio"]) < Fraction(3, 20)
     assert latest["audio"] > Fraction(13, 10)
 
@@ -175,6 +178,40 @@ def test_a_file_without_its_sound_is_found(tmp_path: Path) -> None:
         check_video_file(path, replace(spec, audio=AudioSpec(16_000, 2)))
     with pytest.raises(EncodingError, match=r"the sound lasts 1\.376 s, and the pictures 1\.650 s"):
         check_video_file(path, replace(spec, fps=Fraction(20)))
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".webm"])
+def test_an_abort_while_a_long_sound_is_encoded(tmp_path: Path, suffix: str) -> None:
+    """The pictures wait for five minutes of it, which take seconds to encode; nothing waits for that."""
+    clip = smooth(300, 16, 16)
+    spec = describe(tmp_path / f"clip{suffix}", clip, Fraction(1), audio=AudioSpec(48_000, 2))
+    sink = open_sink(spec)
+    sink.write(clip)
+    sink.write_sound(sweep(48_000, 2, 300), 48_000)
+    sink.finish()
+    with pytest.raises(TimeoutError):
+        sink.result.result(0.2)
+    began = time.monotonic()
+    sink.abort()
+    assert time.monotonic() - began < 0.25
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_takes_no_waiting_pictures_fails_the_sink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that takes no file: with its reason, and without a file."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(encoding.packets.Spool, "add", full)
+    sink = open_sink(describe(tmp_path / "clip.mp4", CLIP, NTSC, audio=AudioSpec(16_000, 1)))
+    sink.write(CLIP)
+    with pytest.raises(StorageFailed, match="No space left"):
+        sink.result.result(10)
+    sink.abort()
+    assert list(tmp_path.iterdir()) == []
 
 
 # Streams.
