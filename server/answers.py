@@ -155,6 +155,18 @@ class SoundBody(Wire):
     channels: int = Field(description="1 or 2", examples=[1])
 
 
+class ReferenceLimitsBody(Wire):
+    """How many `references` a model takes."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    images: int = Field(examples=[9])
+    videos: int = Field(examples=[3])
+    audios: int = Field(examples=[3])
+    total: int = Field(description="in all", examples=[12])
+    required: bool = Field(description="whether it needs some", examples=[False])
+
+
 class ModelCard(Wire):
     """A served model; made from a `pipelines.base.ModelInfo` by `model_validate`."""
 
@@ -172,6 +184,9 @@ class ModelCard(Wire):
     )
     sound: SoundBody | None = Field(
         None, description="what it makes beside pictures; null: its videos are silent", examples=[None]
+    )
+    references: ReferenceLimitsBody | None = Field(
+        None, description="how many ordered references it takes; null: none", examples=[None]
     )
     defaults: ModelDefaultsBody
     limits: ModelLimitsBody

@@ -33,6 +33,16 @@ def made(response: httpx.Response) -> dict[str, Any]:
     return video
 
 
+def test_a_client_can_learn_what_it_takes(client: httpx.Client) -> None:
+    """Its references, its sound and what means nothing to it; the other models take no references."""
+    models = {model["id"]: model for model in client.get("/v1/models").json()["data"]}
+    told = models["tiny-minimax-h3"]
+    assert (told["references"]["images"], told["references"]["total"]) == (9, 12)
+    assert told["sound"] == {"sample_rate": 32_000, "channels": 2}
+    assert "guidance_scale" in told["unused"]
+    assert models["tiny-wan-t2v"]["references"] is None
+
+
 def test_each_workflow_makes_its_own_video(client: httpx.Client) -> None:
     """Text; a first picture; a last one alone; references in a form: four videos of the same seed."""
     pictures: list[dict[str, Any]] = [{}, {"input_reference": PICTURE}, {"last_image": PICTURE}]
