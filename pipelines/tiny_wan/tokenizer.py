@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
 from tokenizers.models import Unigram
 from transformers import PreTrainedTokenizerFast
@@ -24,9 +26,12 @@ style cinematic realistic detailed soft warm cold quiet animated slowly quickly 
 _ENDINGS = "ing ed er es ly tion al en th st nd in on an re he ou ea or ar"
 
 
-def build() -> PreTrainedTokenizerFast:
-    """Any Unicode text to ids below `len(tokenizer)`: pad 0, end of sequence 1, at most 512 of them."""
-    tokenizer = Tokenizer(Unigram(_pieces(), unk_id=_SPECIAL.index(_UNKNOWN), byte_fallback=True))
+def build(further: Iterable[str] = ()) -> PreTrainedTokenizerFast:
+    """Any Unicode text to ids below `len(tokenizer)`: pad 0, end of sequence 1, at most 512 of them.
+
+    `further`: words that get ids of their own behind all others.
+    """
+    tokenizer = Tokenizer(Unigram(_pieces(further), unk_id=_SPECIAL.index(_UNKNOWN), byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE)
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(_SPACE)])
     tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {_END}", special_tokens=[(_END, 1)])
@@ -40,12 +45,13 @@ def build() -> PreTrainedTokenizerFast:
     )
 
 
-def _pieces() -> list[tuple[str, float]]:
+def _pieces(further: Iterable[str]) -> list[tuple[str, float]]:
     """Pieces with their log-probabilities: one long piece always beats the short ones that it is made of."""
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     letters = [_SPACE, *(chr(code) for code in range(ord("!"), ord("~") + 1))]
     words = sorted({_SPACE + word for word in _WORDS.split()} | set(_ENDINGS.split()))
+    more = [_SPACE + word for word in dict.fromkeys(further) if _SPACE + word not in words]
     return [
         *((piece, 0.0) for piece in (*_SPECIAL, *bytes_)),
-        *((piece, -9.0) for piece in (*letters, *words)),
+        *((piece, -9.0) for piece in (*letters, *words, *more)),
     ]

@@ -1,0 +1,127 @@
+"""Trains a transformer.
+
+    python -m training.transformer t2v LATENTS RUN --steps 8000
+    python -m training.transformer t2v LATENTS HIGH --from RUN --levels 0.875 1 --steps 1500
+    python -m training.transformer i2v LATENTS I2V --from RUN --steps 4000
+
+The first run trains the text encoder too; later ones take it as it is from the run that they start from.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from training import models, text
+from training.captions import caption
+from training.flow import CHANNELS, Levels, Task, question
+from training.latents import Cache, canvas_of
+from training.loop import Losses, Plan, average_of, train
+from training.world import Canvas
+
+_UNSAID = 0.1
+"""Share of clips that come with an empty prompt, for guidance."""
+_LENGTHS = (32, 64)
+"""Of padded prompts, in tokens."""
+
+
+class Learner:
+    """The nets of a run, and what they get wrong in one of its steps."""
+
+    def __init__(self, task: Task, options: argparse.Namespace) -> None:
+        self._task = task
+        self._device = options.device
+        self._caches = [Cache(options.latents, canvas, options.device) for canvas in options.canvas]
+        self._levels = Levels(options.levels[0], options.levels[1], options.shift)
+        self._batch = options.batch
+        self._words = text.tokenizer()
+        self.text_encoder = models.text_encoder(len(self._words))
+        self.transformer = models.transformer(*CHANNELS[task])
+        if options.origin is not None:
+            start_from(options.origin, self.transformer, self.text_encoder)
+            self.text_encoder.requires_grad_(requires_grad=False)
+        self.text_encoder.to(options.device)
+        self.transformer.to(options.device)
+
+    @property
+    def modules(self) -> dict[str, torch.nn.Module]:
+        """All nets; those that do not learn are part of the run all the same."""
+        return {"text_encoder": self.text_encoder, "transformer": self.transformer}
+
+    def losses(self, step: int) -> Losses:
+        """Of one batch; the same for the same step."""
+        chance = Random(step)
+        generator = torch.Generator().manual_seed(step)
+        cache = chance.choice(self._caches)
+        batch = cache.batch([chance.randrange(len(cache)) for _ in range(self._batch)])
+        prompts = ["" if chance.random() < _UNSAID else caption(scene, chance) for scene in batch.scenes]
+        asked = question(self._task, batch, self._levels.draw(self._batch, generator), generator)
+        with torch.autocast(torch.device(self._device).type, torch.bfloat16):
+            told = text.embed(self.text_encoder, self._words, prompts, chance.choice(_LENGTHS))
+            given = self.transformer(
+                hidden_states=asked.hidden_states,
+                timestep=asked.timestep,
+                encoder_hidden_states=told,
+                return_dict=False,
+            )[0]
+        return {"loss": asked.loss(given)}
+
+
+def start_from(run: Path, transformer: Any, text_encoder: Any) -> None:
+    """Begin with the averaged weights of a run, of this task or another one.
+
+    Channels that the other task has not got begin at zero; those of another VAE begin anew.
+    """
+    origin, _ = average_of(run)
+    with torch.no_grad():
+        for name, parameter in text_encoder.named_parameters():
+            parameter.copy_(origin[f"text_encoder.{name}"])
+        for name, parameter in transformer.named_parameters():
+            _take(parameter, origin[f"transformer.{name}"])
+
+
+def _take(parameter: torch.Tensor, origin: torch.Tensor) -> None:
+    if parameter.shape == origin.shape:
+        parameter.copy_(origin)
+    elif parameter.dim() == 5 and parameter.shape[1] == CHANNELS["i2v"][0]:
+        parameter.zero_()
+        parameter[:, : origin.shape[1]] = origin
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    parser = argparse.ArgumentParser(description="Train a transformer.")
+    parser.add_argument("task", choices=CHANNELS)
+    parser.add_argument("latents", type=Path, help="what training.latents wrote")
+    parser.add_argument("run", type=Path, help="holds the run's state; a run that is there is gone on with")
+    parser.add_argument("--from", dest="origin", type=Path, metavar="RUN", help="a run to begin with")
+    parser.add_argument("--levels", nargs=2, type=float, default=(0.0, 1.0), metavar=("LOW", "HIGH"))
+    parser.add_argument("--shift", type=float, default=3.0)
+    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--average", type=float, default=0.999)
+    parser.add_argument(
+        "--canvas", nargs="+", type=canvas_of, default=[Canvas(160, 96, 17)], metavar="WxHxFRAMES"
+    )
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--device", default="cpu")
+    return parser
+
+
+def main() -> None:
+    """The command."""
+    options = parser().parse_args()
+    torch.manual_seed(0)
+    learner = Learner(options.task, options)
+    plan = Plan(options.steps, options.rate, average=options.average, minutes=options.minutes)
+    done = train(options.run, learner.modules, learner.losses, plan)
+    print(f"{done} of {options.steps} steps")
+
+
+if __name__ == "__main__":
+    main()
