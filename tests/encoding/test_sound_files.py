@@ -81,7 +81,7 @@ def test_another_decoder_hears_the_same(tmp_path: Path, suffix: str, rate: int, 
 
 @pytest.mark.parametrize("rate", [Fraction(24000, 1001), Fraction(1), Fraction(120), Fraction(16)], ids=str)
 @pytest.mark.parametrize("frames", [1, 5])
-@pytest.mark.parametrize("seconds", [0.0, 0.03, 7.0])
+@pytest.mark.parametrize("seconds", [0.0, 7.0])
 @pytest.mark.parametrize("suffix", [".mp4", ".webm"])
 def test_the_sound_is_as_long_as_the_pictures(
     tmp_path: Path, rate: Fraction, frames: int, seconds: float, suffix: str
