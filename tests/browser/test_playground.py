@@ -51,7 +51,7 @@ def opened(url: str) -> Iterator[Page]:
 def page(served: Served) -> Iterator[Page]:
     """The playground, loaded."""
     with opened(served.url) as page:
-        expect(page.locator("#model option")).to_have_count(3)
+        expect(page.locator("#model option")).to_have_count(4)
         yield page
 
 
