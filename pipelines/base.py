@@ -183,6 +183,11 @@ class ModelInfo:
     """Ordered references of several kinds, instead of a first and last frame; one of them must be seen. None:
     it takes none."""
 
+    @property
+    def lasts_as_sound(self) -> bool:
+        """Whether a video is as long as the sound of its reference, where a request does not say how long."""
+        return self.task == "s2v"
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationParams:

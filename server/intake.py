@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from server.auth.middleware import owner_of
 from server.errors import BadField
 from server.idempotency import REPLAYED_HEADER, Claim, KeyTaken, key_of
 from server.jobs import Job, new_job_id
+from server.lengths import as_long_as_sound
 from server.live import LiveJob
-from server.params import Resolved, resolve
+from server.params import Resolved, find_model, resolve
 from server.parsing import ParsedRequest
 from server.references import References
 from server.remix import check_source, remixed
 from server.schemas import ORDERED, OrderedReference, VideoGenerationRequest
 from server.services import Services
+from server.wav import seconds_of
 
 IGNORED_HEADER = "X-Ignored-Fields"
 
@@ -147,7 +150,7 @@ async def _with_references(
     for field, param, suffix, store in (
         ("input_reference", "image", "png", references.store_image),
         ("last_image", "last_image", "png", references.store_image),
-        ("audio_reference", "audio", "wav", references.store_audio),
+        ("audio_reference", "audio", "wav", partial(references.store_audio, audible=True)),
         ("video_reference", "video", "mkv", references.store_video),
     ):
         reference = getattr(request, field)
@@ -155,6 +158,10 @@ async def _with_references(
             folder = await asyncio.to_thread(services.uploads.create, job_id)
             stored[param] = folder / f"{field}.{suffix}"
             await store(reference, field, stored[param])
+    if "audio" in stored:
+        info = find_model(request, services.capabilities)
+        seconds = await asyncio.to_thread(seconds_of, stored["audio"])
+        resolved = as_long_as_sound(resolved, request, info, seconds)
     if request.references:
         folder = await asyncio.to_thread(services.uploads.create, job_id)
         stored["references"] = tuple(

@@ -73,6 +73,7 @@ SCALARS: Mapping[str, Kind] = MappingProxyType(
         "output_format": _FORMAT,
         "response_format": _RESPONSE,
         "stream": _BOOL,
+        "init_first_frame": _BOOL,
         "latent_path": _TEXT,
     }
 )

@@ -38,6 +38,8 @@ VIDEO_CODECS = frozenset(
 RATES = range(8_000, 192_001)
 """Samples a second."""
 MAX_CHANNELS = 8
+AUDIBLE = 1e-4
+"""The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
 HIGH = 720
 """Rows from which on a film that does not say its colours is taken for BT.709."""
 UNSPECIFIED = 2
@@ -56,29 +58,39 @@ def write_media(source: Source, target: Target, arguments: Mapping[str, float]) 
             if arguments["film"]:
                 write_film(container, target, arguments)
             else:
-                write_audio(container, target, arguments["max_seconds"])
+                write_audio(container, target, arguments)
     except FFmpegError:
         raise Refused("is damaged") from None
 
 
-def write_audio(container: InputContainer, target: Target, max_seconds: float) -> None:
+def write_audio(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
     """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate.
 
     Raises:
-        Refused: there is none, or of a kind that is not taken, or it is longer than `max_seconds`.
+        Refused: there is none, or of a kind that is not taken, or it is longer than `max_seconds`, or, with
+            `audible`, silent.
         WriteFailed: there is no room for it.
     """
     stream = next(iter(container.streams.audio), None)
     if stream is None:
         raise Refused("has no sound")
     with _writing(target, "wav") as output:
-        track = _Track(output, stream, max_seconds)
+        track = _Track(output, stream, arguments["max_seconds"])
         for frame in _decoded(container, stream):
             assert isinstance(frame, av.AudioFrame)
             track.write(frame)
         if track.samples == 0:
             raise Refused("has no sound in it")
+        if arguments.get("audible") and not track.audible:
+            raise Refused("is silent")
         track.end()
+
+
+def _is_audible(piece: av.AudioFrame) -> bool:
+    """Whether a stretch of interleaved 32-bit floats is more than silence."""
+    count = piece.samples * len(piece.layout.channels)
+    values = memoryview(bytes(piece.planes[0])).cast("f")[:count]
+    return max(values) >= AUDIBLE or min(values) <= -AUDIBLE
 
 
 class _Track:
@@ -96,6 +108,7 @@ class _Track:
         _check_length(stream, max_seconds)
         layout = "mono" if channels == 1 else "stereo"
         self.samples = 0
+        self.audible = False
         self._max_seconds, self._rate, self._output = max_seconds, rate, output
         self._resampler = av.AudioResampler("flt", layout, rate)
         self._written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
@@ -103,6 +116,7 @@ class _Track:
     def write(self, frame: av.AudioFrame) -> None:
         for piece in self._resampler.resample(frame):
             self.samples += piece.samples
+            self.audible = self.audible or _is_audible(piece)
             if self.samples > self._max_seconds * self._rate:
                 raise _too_long(self._max_seconds)
             piece.pts = None
@@ -231,8 +245,9 @@ def _check_pixels(width: int, height: int, most: float) -> None:
 
 def _check_length(stream: AudioStream | VideoStream, most: float) -> None:
     """By what the file says of itself; it is counted all the same."""
-    if stream.duration is not None and stream.duration * (stream.time_base or 0) > most:
-        raise _too_long(most)
+    lasts = 0 if stream.duration is None else float(stream.duration * (stream.time_base or 0))
+    if lasts > most:
+        raise Refused(f"lasts {lasts:.6g} s and is longer than {most:g} s")
 
 
 def _too_long(most: float) -> Refused:

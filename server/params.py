@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from server.echo import shown
 from server.engine.base import Capabilities
 from server.errors import BadField, ModelNotFound
 from server.kinds import allowed
+from server.lengths import check_work, num_frames, waits_for_sound
 from server.reference_rules import check_references
 from server.schemas import MAX_SEED, ResponseFormat, VideoGenerationRequest, rate_on_wire
 from server.settings import Settings
@@ -34,7 +34,8 @@ T = TypeVar("T")
 class Resolved:
     """What will be made, and how it will be answered.
 
-    The references in `params` are None until they are stored.
+    The references in `params` are None until they are stored; until then the length of a video that lasts as
+    long as its sound is the model's default.
     """
 
     params: GenerationParams
@@ -63,7 +64,8 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     output = _format(request, info, capabilities)
     fps = _fps(request, info)
     params = _params(request, info, fps, settings)
-    _check_work(params, request, info)
+    if not waits_for_sound(request, info):
+        check_work(params, request, info)
     codec = settings.encoding.mp4_codec if output.name == "mp4" else output.codec
     _check_encoder(codec, params, request)
     return Resolved(
@@ -89,7 +91,7 @@ def _params(
         negative_prompt=_or(request.negative_prompt, defaults.negative_prompt),
         width=width,
         height=height,
-        num_frames=_num_frames(request, info, fps),
+        num_frames=num_frames(request, info, fps),
         seed=secrets.randbelow(MAX_SEED + 1) if request.seed is None else request.seed,
         num_inference_steps=_or(request.num_inference_steps, defaults.num_inference_steps),
         guidance_scale=_or(request.guidance_scale, defaults.guidance_scale),
@@ -99,35 +101,8 @@ def _params(
         max_sequence_length=_or(request.max_sequence_length, defaults.max_sequence_length),
         num_outputs=_or(request.n, 1),
         latents=_latents(request, settings),
-    )
-
-
-def _check_work(params: GenerationParams, request: VideoGenerationRequest, info: ModelInfo) -> None:
-    """Each field may be within its bounds, and all of them together hours of a device."""
-    limit = info.limits.max_pixel_frame_steps
-    side, frames = info.grid.side, info.grid.frames(params.num_frames)
-    pixels, steps, videos = (
-        side(params.width) * side(params.height),
-        params.num_inference_steps,
-        params.num_outputs,
-    )
-    work = pixels * frames * steps * videos
-    if limit is None or work <= limit:
-        return
-    defaults = info.defaults
-    excess = {
-        "n": float(videos),
-        "num_inference_steps": steps / defaults.num_inference_steps,
-        "num_frames": frames / defaults.num_frames,
-        "seconds": frames / defaults.num_frames,
-        "size": pixels / (defaults.width * defaults.height),
-        "width": pixels / (defaults.width * defaults.height),
-    }
-    given = [name for name in excess if getattr(request, name) is not None]
-    blamed = max(given, key=excess.__getitem__, default="num_inference_steps")
-    counted = f"{pixels:,} pixels × {frames} frames × {steps} steps × {videos} videos are {work:,}"
-    raise BadField(
-        blamed, f"asks for too much together with the other fields: {counted}, and {info.id} does {limit:,}"
+        fps=fps,
+        init_first_frame=_or(request.init_first_frame, False),
     )
 
 
@@ -207,24 +182,6 @@ def _fps(request: VideoGenerationRequest, info: ModelInfo) -> Fraction:
             "fps", f"{rate_on_wire(fps)} is not allowed; {info.id} makes {rate_on_wire(only)} frames a second"
         )
     return fps
-
-
-def _num_frames(request: VideoGenerationRequest, info: ModelInfo, fps: Fraction) -> int:
-    limit = info.limits.max_num_frames
-    if request.num_frames is not None:
-        if request.num_frames > limit:
-            raise BadField(
-                "num_frames", f"{request.num_frames} is not allowed; {info.id} makes at most {limit}"
-            )
-        return request.num_frames
-    if request.seconds is None:
-        return info.defaults.num_frames
-    frames = max(1, floor(request.seconds * fps + Fraction(1, 2)))
-    if frames > limit:
-        longest = floor(limit / fps * 1000) / 1000
-        most = f"the longest is {longest:g} s ({limit} frames at {rate_on_wire(fps)} frames per second)"
-        raise BadField("seconds", f"{float(request.seconds):g} is not allowed; {most}")
-    return frames
 
 
 def _format(request: VideoGenerationRequest, info: ModelInfo, capabilities: Capabilities) -> Format:

@@ -35,6 +35,8 @@ def check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
         raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture")
     if request.last_image is not None and request.input_reference is None and not info.last_image_alone:
         raise BadField("last_image", "is not allowed without input_reference")
+    if request.init_first_frame and not info.lasts_as_sound:
+        raise BadField("init_first_frame", f"true is not allowed; {info.id} does not speak")
     _check_ordered(request, info)
 
 

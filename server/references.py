@@ -86,14 +86,19 @@ class References:
         """
         await self._store(reference, field, target, self._picture)
 
-    async def store_audio(self, reference: Reference, field: str, target: Path) -> None:
+    async def store_audio(
+        self, reference: Reference, field: str, target: Path, *, audible: bool = False
+    ) -> None:
         """Write the sound to `target` as `store_image` does: WAV of 32-bit floats, mono or stereo, any rate.
 
         Raises:
-            InvalidMedia: not a sound, damaged, or longer than `media.max_audio_s`.
+            InvalidMedia: not a sound, damaged, longer than `media.max_audio_s`, or, if it is to be `audible`,
+                silent.
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
-        await self._store(reference, field, target, self._sound)
+        work = self._sound
+        arguments = {**work.arguments, "audible": audible}
+        await self._store(reference, field, target, replace(work, arguments=arguments))
 
     async def store_video(
         self, reference: Reference, field: str, target: Path, *, sound: bool = False

@@ -27,6 +27,7 @@ SAME_NAMES = (
     "flow_shift",
     "negative_prompt",
     "max_sequence_length",
+    "init_first_frame",
 )
 """Fields that parameters and requests call the same."""
 
@@ -79,8 +80,11 @@ def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
     }
     if request.width is None and request.height is None:
         values["size"] = f"{params.width}x{params.height}"
-    if request.seconds is None:
+    if request.seconds is None and request.audio_reference is None:
         values["num_frames"] = params.num_frames
+    for field, file in (("audio_reference", params.audio), ("video_reference", params.video)):
+        if file is not None and getattr(request, field) is None:
+            values[field] = _kept(parsed, file, field, source)
     if request.references is None:  # they stand instead of a first and last frame
         for field, picture in (("input_reference", params.image), ("last_image", params.last_image)):
             if picture is not None and getattr(request, field) is None:

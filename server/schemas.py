@@ -220,11 +220,15 @@ class VideoGenerationRequest(Wire):
         None,
         repr=False,
         validation_alias=AliasChoices("audio_reference", "audio"),
-        description="sound of a speech-to-video model",
+        description="sound of a speech-to-video model, whose video is as long as that unless `num_frames` or "
+        "`seconds` says otherwise",
         examples=[{"file_id": "file-abc"}],
     )
     video_reference: Reference | None = Field(
-        None, repr=False, description="video of a video-to-video model", examples=[{"file_id": "file-abc"}]
+        None,
+        repr=False,
+        description="poses of a speech-to-video model: a film, its first frame first",
+        examples=[{"file_id": "file-abc"}],
     )
     references: list[OrderedReference] | None = Field(
         None,
@@ -232,6 +236,12 @@ class VideoGenerationRequest(Wire):
         description="up to 16 pictures, films and sounds in the order in which the model reads them, each an "
         "object with one of `image_url`, `video_url` and `audio_url`; instead of a first and last frame",
         examples=[[_PICTURE, {"audio_url": "data:audio/wav;base64,UklGRg=="}]],
+    )
+    init_first_frame: bool | None = Field(
+        None,
+        description="start a speech-to-video model's video from the picture itself, not only from its looks; "
+        "default: false",
+        examples=[False],
     )
     output_format: str | None = Field(
         None,

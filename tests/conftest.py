@@ -43,6 +43,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
         "curl": lambda: _on_path("curl"),
         "ffmpeg": lambda: _on_path("ffmpeg"),
+        "espeak": lambda: _on_path("espeak-ng"),
         "node": Path("tests/clients/node/node_modules/.package-lock.json").exists,
         "openai2": lambda: (CLIENTS / "openai2").is_dir(),
         "litellm": lambda: (CLIENTS / "litellm").is_dir(),

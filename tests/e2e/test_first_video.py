@@ -173,6 +173,7 @@ def test_the_served_models(client: httpx.Client) -> None:
         ("tiny-wan-i2v", "i2v"),
         ("tiny-wan-ti2v", "ti2v"),
         ("tiny-minimax-h3", "omni"),
+        ("tiny-wan-s2v", "s2v"),
     ]
     assert client.get("/v1/models/sora-2").json()["id"] == "tiny-wan-t2v"
     assert client.get("/v1/models/sora-9").status_code == 404

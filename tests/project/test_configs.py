@@ -27,14 +27,21 @@ class Official(NamedTuple):
     guidance_scale: float
     guidance_scale_2: float | None
     flow_shift: float
+    kind: str = "wan"
 
 
 OFFICIAL = {
     "wan2.2-t2v-a14b": Official("Wan-AI/Wan2.2-T2V-A14B-Diffusers", 1280, 720, 81, 16, 40, 4.0, 3.0, 12.0),
     "wan2.2-i2v-a14b": Official("Wan-AI/Wan2.2-I2V-A14B-Diffusers", 1280, 720, 81, 16, 40, 3.5, 3.5, 5.0),
     "wan2.2-ti2v-5b": Official("Wan-AI/Wan2.2-TI2V-5B-Diffusers", 1280, 704, 121, 24, 50, 5.0, None, 5.0),
+    "wan2.2-s2v-14b": Official("Wan-AI/Wan2.2-S2V-14B", 1024, 704, 77, 16, 40, 4.5, None, 3.0, "wan-s2v"),
 }
-GRIDS = {"wan2.2-t2v-a14b": Grid(4, 16), "wan2.2-i2v-a14b": Grid(4, 16), "wan2.2-ti2v-5b": Grid(4, 32)}
+GRIDS = {
+    "wan2.2-t2v-a14b": Grid(4, 16),
+    "wan2.2-i2v-a14b": Grid(4, 16),
+    "wan2.2-ti2v-5b": Grid(4, 32),
+    "wan2.2-s2v-14b": Grid(80, 64, offset=77),
+}
 
 
 def only_model(name: str) -> ModelSettings:
@@ -47,7 +54,7 @@ def test_defaults_are_the_official_ones(name: str) -> None:
     """A request that names only a prompt is served as the model's makers would."""
     model, official = only_model(name), OFFICIAL[name]
     assert model.id == name
-    assert (model.path, model.kind, model.dtype) == (official.path, "wan", "bfloat16")
+    assert (model.path, model.kind, model.dtype) == (official.path, official.kind, "bfloat16")
     assert (model.width, model.height) == (official.width, official.height)
     assert (model.num_frames, model.fps) == (official.num_frames, Fraction(official.fps))
     assert model.num_inference_steps == official.steps
