@@ -7,6 +7,7 @@ so that a second of speech takes several.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -47,8 +48,17 @@ GAINS = {
 def make(folder: Path) -> None:
     """Write `s2v/` below `folder`."""
     pipeline().save_pretrained(folder / "s2v")
+    for file in (folder / "s2v").rglob("*.json"):
+        _forget_where(file)
     for file in folder.rglob("*.safetensors"):
         file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
+
+
+def _forget_where(file: Path) -> None:
+    """The libraries write down the folder that a part was loaded from."""
+    content = json.loads(file.read_text())
+    if content.pop("_name_or_path", None) is not None:
+        file.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def pipeline() -> WanS2VPipeline:

@@ -302,5 +302,6 @@ async def test_models(api: Api) -> None:
         "tiny-wan-i2v",
         "tiny-wan-ti2v",
         "tiny-minimax-h3",
+        "tiny-wan-s2v",
     ]
     assert (await settled(api.models.retrieve("sora-2"))).id == "tiny-wan-t2v"

@@ -81,6 +81,8 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("response_format", "b64_json", "b64_json"),
     ("response_format", "file", "video_bytes"),
     ("response_format", "path", "video_path"),
+    ("init_first_frame", True, True),
+    ("init_first_frame", "false", False),
     ("stream", True, True),
     ("stream", False, False),
     ("stream", "True", True),

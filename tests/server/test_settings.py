@@ -122,6 +122,7 @@ def test_the_default_is_the_shipped_models() -> None:
         "tiny-wan-i2v",
         "tiny-wan-ti2v",
         "tiny-minimax-h3",
+        "tiny-wan-s2v",
     ]
     assert settings.server.host == "127.0.0.1"
     assert not settings.artifacts.expose_paths

@@ -75,7 +75,7 @@ def refusal(response: httpx.Response) -> tuple[str, str]:
         ({"num_frames": "70"}, 70),
     ],
 )
-async def test_as_long_as_its_sound(server: Server, fields: dict[str, str], frames: int) -> None:
+async def test_as_long_as_its_sound(server: Server, fields: dict[str, Any], frames: int) -> None:
     """Two seconds, at the rate asked for, unless the request says how long, shorter or longer than that."""
     response = await ask(server, wav(2), **fields)
     assert response.status_code == 200, response.text
@@ -98,7 +98,7 @@ async def test_a_long_sound_is_refused_with_its_length(server: Server) -> None:
 
 async def test_work_is_counted_with_the_length_of_the_sound(server: Server) -> None:
     """Four videos of two seconds in many steps are fine, and of ten they are not."""
-    fields = {"num_inference_steps": "80", "n": "4"}
+    fields: dict[str, Any] = {"num_inference_steps": "80", "n": "4"}
     assert (await ask(server, wav(2), **fields)).status_code == 200
     field, message = refusal(await ask(server, wav(10), **fields))
     assert field == "audio_reference"
