@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import httpx
 import pytest
 from pydantic import TypeAdapter
 
@@ -146,12 +147,12 @@ def ordered() -> dict[str, Any]:
     }
 
 
-async def test_they_are_stored_in_their_order(server: Server, tmp_path: Path) -> None:
-    """Checked and made uniform like single ones; a film keeps its sound, in the one file."""
-    response = await server.client.post("/v1/videos", data={"prompt": "x"}, files=ordered())
-    assert response.status_code == 200, response.text
-    folder = tmp_path / "uploads" / response.json()["id"]
-    stored = server.engine.tasks[await server.begun()].params.references
+async def test_they_are_stored_in_their_order_and_read_again(server: Server, tmp_path: Path) -> None:
+    """Checked and made uniform like single ones; a film keeps its sound. A remix takes them over."""
+    made = await server.client.post("/v1/videos", data={"prompt": "x"}, files=ordered())
+    assert made.status_code == 200, made.text
+    folder = tmp_path / "uploads" / made.json()["id"]
+    stored = server.engine.tasks[await server.finish()].params.references
     assert stored == (
         Reference("video", folder / "references_0.mkv"),
         Reference("image", folder / "references_1.png"),
@@ -163,18 +164,28 @@ async def test_they_are_stored_in_their_order(server: Server, tmp_path: Path) ->
         counted = [type(frame) for frame in container.decode(picture, heard)]
     assert counted.count(av.VideoFrame) == 10
     assert counted.count(av.AudioFrame) > 0
-
-
-async def test_a_remix_reads_them_again(server: Server) -> None:
-    """Those of the source, in its order, unless the remix gives its own."""
-    made = await server.client.post("/v1/videos", data={"prompt": "x"}, files=ordered())
-    source = made.json()["id"]
-    await server.finish()
-    again = await server.client.post(f"/v1/videos/{source}/remix", json={"prompt": "y"})
+    again = await server.client.post(f"/v1/videos/{made.json()['id']}/remix", json={"prompt": "y"})
     assert again.status_code == 200, again.text
     params = server.engine.tasks[await server.begun(2)].params
     assert [each.kind for each in params.references] == ["video", "image", "audio"]
     assert all(each.path.parent.name == again.json()["id"] for each in params.references)
+
+
+async def test_a_repetition_is_one_job_and_another_order_is_another_request(server: Server) -> None:
+    """By what the files hold and where they stand."""
+    pictures = [encoded(split(width), "PNG") for width in (64, 96)]
+
+    async def post(*order: int) -> httpx.Response:
+        files = {
+            f"references[{place}][image_url]": ("upload", pictures[number], "image/png")
+            for place, number in enumerate(order)
+        }
+        headers = {"Idempotency-Key": "order-1"}
+        return await server.client.post("/v1/videos", data={"prompt": "x"}, files=files, headers=headers)
+
+    first, same, other = await post(0, 1), await post(0, 1), await post(1, 0)
+    assert first.json()["id"] == same.json()["id"]
+    assert other.json()["error"]["code"] == "idempotency_key_reused"
 
 
 async def test_one_that_is_damaged_is_named(server: Server, tmp_path: Path) -> None:
