@@ -7,6 +7,7 @@ python -m training.export ti2v VAE OUT --high RUN
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ def write(pipeline: DiffusionPipeline, folder: Path) -> None:
         file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
 
 
-def main() -> None:
-    """The command."""
+def main(arguments: Sequence[str] | None = None) -> bool:
+    """The command; whether the folder is there now."""
     parser = argparse.ArgumentParser(description="Write a trained model as a diffusers folder.")
     parser.add_argument("task", choices=CHANNELS)
     parser.add_argument("vae", type=Path, help="what training.vae --finish wrote")
@@ -77,11 +78,12 @@ def main() -> None:
     )
     parser.add_argument("--low", type=Path, help="the run of the low-noise expert")
     parser.add_argument("--shift", type=float, default=5.0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if (options.low is None) != (options.task == "ti2v"):
         parser.error("--low: t2v and i2v need it, ti2v has one expert")
-    pipeline = assembled(options.task, options.vae, options.high, options.low, options.shift)
-    write(pipeline, options.folder)
+    if not options.folder.exists():
+        write(assembled(options.task, options.vae, options.high, options.low, options.shift), options.folder)
+    return True
 
 
 if __name__ == "__main__":

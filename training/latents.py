@@ -1,6 +1,6 @@
 """Clips of the world as the transformers learn them: encoded once, kept in files.
 
-    python -m training.latents VAE FOLDER --clips 4000 [--canvas 160x96x17] [--pictures]
+    python -m training.latents VAE FOLDER --clips 8000 [--canvas 160x96x17] [--pictures]
 
 `VAE` is a folder that `training.vae --finish` wrote. What is in `FOLDER` already is not made again.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,8 @@ class Cache:
 
 def make(
     vae: Any, folder: Path, canvas: world.Canvas, clips: int, *, pictures: bool, minutes: float | None = None
-) -> None:
-    """Encode the scenes 0 … `clips` - 1 into files below `folder`; stops early after `minutes`."""
+) -> bool:
+    """Encode the scenes 0 … `clips` - 1 into files below `folder`; False when `minutes` were too few."""
     target = _folder(folder, canvas)
     target.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
@@ -71,12 +71,13 @@ def make(
         file = target / f"{start:06}.safetensors"
         if file.exists():
             continue
+        if minutes is not None and time.monotonic() - started > minutes * 60:
+            return False
         encoded = list(_encoded(vae, range(start, min(clips, start + _SHARD)), canvas, pictures=pictures))
         shard = {name: torch.stack([one[name] for one in encoded]) for name in encoded[0]}
         save_file(shard, file.with_suffix(".part"))
         file.with_suffix(".part").rename(file)
-        if minutes is not None and time.monotonic() - started > minutes * 60:
-            return
+    return True
 
 
 @torch.inference_mode()
@@ -122,21 +123,24 @@ def canvas_of(text: str) -> world.Canvas:
     return world.Canvas(width, height, frames)
 
 
-def main() -> None:
-    """The command."""
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
     parser = argparse.ArgumentParser(description="Encode clips of the world.")
     parser.add_argument("vae", type=Path, help="a diffusers folder of the trained VAE")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--clips", type=int, default=4000)
+    parser.add_argument("--clips", type=int, default=8000)
     parser.add_argument("--canvas", type=canvas_of, default=world.Canvas(160, 96, 17), metavar="WxHxFRAMES")
-    parser.add_argument(
-        "--pictures", action="store_true", help="for I2V: encode the first and last pictures too"
-    )
+    parser.add_argument("--pictures", action="store_true", help="for I2V: encode first and last pictures too")
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--device", default="cpu")
-    options = parser.parse_args()
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    """The command; whether all clips are there now."""
+    options = parser().parse_args(arguments)
     vae = loaded(options.vae).to(options.device)
-    make(
+    return make(
         vae, options.folder, options.canvas, options.clips, pictures=options.pictures, minutes=options.minutes
     )
 

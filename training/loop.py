@@ -25,6 +25,8 @@ class Plan:
 
     steps: int
     rate: float
+    until: int | None = None
+    """The step to stop at for now; None: the last one."""
     warmup: int = 100
     average: float = 0.999
     """Weight of the past in the averaged weights, once there is one."""
@@ -33,6 +35,11 @@ class Plan:
     minutes: float | None = None
     """The run stops after this long, and goes on when it is started again; None: at its end."""
     log_every: int = 20
+
+    @property
+    def end(self) -> int:
+        """The step that a run stops at."""
+        return self.steps if self.until is None else min(self.until, self.steps)
 
     def rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -44,7 +51,8 @@ def train(folder: Path, modules: Mapping[str, nn.Module], losses: Callable[[int]
     """Train `modules` on `losses(step)`, of which `loss` is minimized, and return the number of steps done.
 
     `folder` holds the state: what is there is gone on with, what is reached is written, every ten minutes and
-    at the end. The log is `log.jsonl` there, one object a line.
+    when it stops; of a run at its last step only the averaged weights. The log is `log.jsonl` there, one
+    object a line.
     """
     state = _State(folder, modules)
     step = state.load()
@@ -52,7 +60,7 @@ def train(folder: Path, modules: Mapping[str, nn.Module], losses: Callable[[int]
     started = saved = time.monotonic()
     _log(folder, {"event": "start", "step": step, "device": str(parameters[0].device), **asdict(plan)})
     sums: dict[str, float] = {}
-    while step < plan.steps:
+    while step < plan.end:
         now = time.monotonic()
         if plan.minutes is not None and now - started > plan.minutes * 60:
             break
@@ -71,9 +79,15 @@ def train(folder: Path, modules: Mapping[str, nn.Module], losses: Callable[[int]
             sums = {name: float(value.detach()) for name, value in found.items()}
             seconds = round(time.monotonic() - started, 1)
             _log(folder, {"step": step, "seconds": seconds, **{k: round(v, 5) for k, v in sums.items()}})
-    state.save(step)
+    state.save(step, whole=step < plan.steps)
     _log(folder, {"event": "stop", "step": step, "seconds": round(time.monotonic() - started, 1)})
     return step
+
+
+def steps_done(folder: Path) -> int:
+    """How far the run of a folder is; 0 where there is none."""
+    index = folder / "state.json"
+    return int(json.loads(index.read_text())["step"]) if index.exists() else 0
 
 
 def average_of(folder: Path) -> tuple[dict[str, torch.Tensor], int]:
@@ -126,8 +140,10 @@ class _State:
             for name, parameter in self._frozen.items():
                 parameter.copy_(tensors[f"average {name}"])
             for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"weight {name}"])
+                parameter.copy_(tensors.get(f"weight {name}", tensors[f"average {name}"]))
                 self._average[name].copy_(tensors[f"average {name}"])
+                if f"first {name}" not in tensors:  # it was at its end, and is to go on after all
+                    continue
                 self.optimizer.state[parameter] = {
                     "step": torch.tensor(float(step)),
                     "exp_avg": tensors[f"first {name}"].to(parameter),
@@ -135,13 +151,15 @@ class _State:
                 }
         return step
 
-    def save(self, step: int) -> None:
+    def save(self, step: int, *, whole: bool = True) -> None:
         """Write everything beside what is there, then let the index name it: a kill leaves the older one."""
         tensors = {f"average {name}": value.detach().cpu() for name, value in self._frozen.items()}
         for name, parameter in self.parameters.items():
+            tensors[f"average {name}"] = self._average[name].cpu()
+            if not whole:
+                continue
             moments = self.optimizer.state.get(parameter)
             tensors[f"weight {name}"] = parameter.detach().cpu().contiguous()
-            tensors[f"average {name}"] = self._average[name].cpu()
             for key, moment in (("first", "exp_avg"), ("second", "exp_avg_sq")):
                 value = torch.zeros_like(parameter) if moments is None else moments[moment]
                 tensors[f"{key} {name}"] = value.detach().cpu().contiguous()

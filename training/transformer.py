@@ -10,6 +10,7 @@ The first run trains the text encoder too; later ones take it as it is from the 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +21,7 @@ from training import models, text
 from training.captions import caption
 from training.flow import CHANNELS, Levels, Task, question
 from training.latents import Cache, canvas_of
-from training.loop import Losses, Plan, average_of, train
+from training.loop import Losses, Plan, average_of, steps_done, train
 from training.world import Canvas
 
 _UNSAID = 0.1
@@ -108,19 +109,24 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--canvas", nargs="+", type=canvas_of, default=[Canvas(160, 96, 17)], metavar="WxHxFRAMES"
     )
+    parser.add_argument("--compile", action="store_true", help="minutes at the start, then faster on a CPU")
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--device", default="cpu")
     return parser
 
 
-def main() -> None:
-    """The command."""
-    options = parser().parse_args()
-    torch.manual_seed(0)
-    learner = Learner(options.task, options)
+def main(arguments: Sequence[str] | None = None) -> bool:
+    """The command; whether the run is at its end now."""
+    options = parser().parse_args(arguments)
     plan = Plan(options.steps, options.rate, average=options.average, minutes=options.minutes)
-    done = train(options.run, learner.modules, learner.losses, plan)
-    print(f"{done} of {options.steps} steps")
+    if steps_done(options.run) < plan.steps:
+        torch.manual_seed(0)
+        learner = Learner(options.task, options)
+        if options.compile:
+            for block in learner.transformer.blocks:
+                block.compile(dynamic=False)
+        train(options.run, learner.modules, learner.losses, plan)
+    return steps_done(options.run) >= plan.steps
 
 
 if __name__ == "__main__":

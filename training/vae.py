@@ -7,6 +7,7 @@ python -m training.vae z16 RUN --finish VAE          measures its latents and wr
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
 
 from training import models, start, whole, world
-from training.loop import Losses, Plan, averaged, train
+from training.loop import Losses, Plan, averaged, steps_done, train
 
 SPARSE = 1e-4
 """Weight of the divergence from a standard normal: little noise in the latents, and none far out."""
@@ -119,25 +120,41 @@ def finish(
     return quality
 
 
-def main() -> None:
-    """The command."""
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
     parser = argparse.ArgumentParser(description="Train a VAE.")
     parser.add_argument("layout", choices=models.LAYOUTS)
     parser.add_argument(
         "folder", type=Path, help="holds the run's state; a run that is there is gone on with"
     )
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--until", type=int, metavar="STEP", help="stop at this step for now")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--side", type=int, default=48, help="pixels of the square cuts")
     parser.add_argument("--frames", type=int, default=9)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--rate", type=float, default=1.5e-3)
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--finish", type=Path, metavar="VAE")
-    options = parser.parse_args()
+    parser.add_argument("--finish", type=Path, metavar="VAE", help="write the trained VAE there instead")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> bool:
+    """The command; whether what it was asked for is there now."""
+    options = parser().parse_args(arguments)
     if options.finish is not None:
-        print(f"held-out PSNR {finish(options.folder, options.layout, options.finish):.2f} dB")
-        return
+        if not options.finish.exists():
+            quality = finish(options.folder, options.layout, options.finish)
+            print(f"{options.finish}: held-out PSNR {quality:.2f} dB", flush=True)
+        return True
+    plan = Plan(options.steps, options.rate, until=options.until, minutes=options.minutes)
+    if steps_done(options.folder) < plan.end:
+        learn(options, plan)
+    return steps_done(options.folder) >= plan.end
+
+
+def learn(options: argparse.Namespace, plan: Plan) -> None:
+    """Run the plan, or as much of it as there is time for."""
     torch.manual_seed(0)
     if options.device == "cpu":
         whole.compile_norms()
@@ -151,9 +168,7 @@ def main() -> None:
         with torch.autocast(torch.device(options.device).type, torch.bfloat16):
             return losses(vae, video)
 
-    plan = Plan(options.steps, options.rate, minutes=options.minutes)
-    done = train(options.folder, {"vae": vae}, step_losses, plan)
-    print(f"{done} steps, held-out PSNR {held_out(vae, 8, WHOLE):.2f} dB")
+    train(options.folder, {"vae": vae}, step_losses, plan)
 
 
 if __name__ == "__main__":

@@ -80,8 +80,21 @@ def test_a_state_is_split_into_small_files_and_the_older_one_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "SHARD_BYTES", 40)
-    run(tmp_path, 60, PLAN)
-    run(tmp_path, 60, PLAN)
+    run(tmp_path, 20, replace(PLAN, until=20))
+    run(tmp_path, 50, replace(PLAN, until=50))
     named = json.loads((tmp_path / "state.json").read_text())["files"]
     assert len(named) > 2
     assert sorted(named) == sorted(file.name for file in tmp_path.glob("*.safetensors"))
+
+
+def test_a_run_at_its_end_is_its_average_and_can_go_on_after_all(tmp_path: Path) -> None:
+    run(tmp_path, 20, replace(PLAN, until=20))
+    unfinished = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    run(tmp_path, 60, PLAN)
+    assert sum(file.stat().st_size for file in tmp_path.glob("*.safetensors")) < unfinished / 2
+    assert loop.steps_done(tmp_path) == 60
+    average, steps = loop.average_of(tmp_path)
+    assert steps == 60
+    longer = run(tmp_path, 61, replace(PLAN, steps=61))
+    torch.testing.assert_close(next(longer["net"].parameters()), average["net.weight"], rtol=0, atol=0.05)
+    assert loop.steps_done(tmp_path / "none") == 0
