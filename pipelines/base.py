@@ -107,6 +107,7 @@ class ModelConfig:
     limits: ModelLimits
     guidance_scale: float | None = None
     aliases: tuple[str, ...] = ()
+    description: str = ""
     guidance_scale_2: float | None = None
     boundary_ratio: float | None = None
     flow_shift: float | None = None
@@ -182,6 +183,8 @@ class ModelInfo:
     references: ReferenceLimits | None = None
     """Ordered references of several kinds, instead of a first and last frame; one of them must be seen. None:
     it takes none."""
+    description: str = ""
+    """The operator's words on it."""
 
     @property
     def lasts_as_sound(self) -> bool:

@@ -217,6 +217,7 @@ def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
     return ModelInfo(
         id=config.id,
         aliases=config.aliases,
+        description=config.description,
         kind=config.kind,
         task=task,
         image=_IMAGE_USE[task],

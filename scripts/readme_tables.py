@@ -229,7 +229,7 @@ def default(name: str, field: FieldInfo) -> str:
     value = field.default
     if field.is_required():
         return "required"
-    if value is None or value == ():
+    if value is None or value in ((), ""):
         return ""
     if name.endswith("_bytes") and value % MIB == 0:
         return f"{value // MIB} MiB"

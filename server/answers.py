@@ -177,6 +177,9 @@ class ModelCard(Wire):
     created: int = Field(0, description="unix seconds; 0 where it is not known", examples=[0])
     owned_by: str = Field("reelserve", examples=["reelserve"])
     aliases: tuple[str, ...] = Field(description="other names for it", examples=[["sora-2"]])
+    description: str = Field(
+        "", description="the operator's words on it, such as what it knows", examples=["Only at night."]
+    )
     task: Literal["t2v", "i2v", "ti2v", "s2v", "omni"] = Field(
         description="what it takes: text; text and a picture; text, and a picture if there is one; text, a "
         "picture and a sound; text, and a first or last picture or ordered references if there are any",

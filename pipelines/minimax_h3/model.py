@@ -184,6 +184,7 @@ def _info(pipe: Any, tasks: tuple[str, ...], config: ModelConfig) -> ModelInfo:
     return ModelInfo(
         id=config.id,
         aliases=config.aliases,
+        description=config.description,
         kind=config.kind,
         task="omni",
         image="optional" if keyframes else "none",

@@ -254,6 +254,7 @@ def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
     return ModelInfo(
         id=config.id,
         aliases=config.aliases,
+        description=config.description,
         kind=config.kind,
         task="s2v",
         image="required",

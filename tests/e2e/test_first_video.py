@@ -175,6 +175,10 @@ def test_the_served_models(client: httpx.Client) -> None:
         ("tiny-minimax-h3", "omni"),
         ("tiny-wan-s2v", "s2v"),
     ]
+    # What configs/tiny.yaml says of them reaches clients, through the worker.
+    assert {model["description"] for model in models} == {
+        "Random weights. Everything works, the pictures mean nothing."
+    }
     assert client.get("/v1/models/sora-2").json()["id"] == "tiny-wan-t2v"
     assert client.get("/v1/models/sora-9").status_code == 404
 
