@@ -84,7 +84,7 @@ class ModelSettings(Section):
     id: str = Field(min_length=1, description="the name that requests use")
     aliases: tuple[str, ...] = Field((), description="other names for it, such as `sora-2`")
     description: str = Field(
-        "", max_length=4000, description="what clients of `GET /v1/models` are told of it, such as what it knows"
+        "", max_length=4000, description="what `GET /v1/models` tells of it, such as what it knows"
     )
     kind: str = Field(description="the model family: a key of `pipelines.registry.KINDS`")
     path: str = Field(description="diffusers folder (relative to this file) or hub id")
