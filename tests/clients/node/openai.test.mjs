@@ -171,5 +171,5 @@ test('what no model can do yet is 501, and not tried again', async () => {
 test('the served models', async () => {
   const ids = [];
   for await (const { id } of api.models.list()) ids.push(id);
-  assert.deepEqual(ids, ['tiny-wan-t2v', 'tiny-wan-i2v', 'tiny-wan-ti2v', 'tiny-minimax-h3']);
+  assert.deepEqual(ids, ['tiny-wan-t2v', 'tiny-wan-i2v', 'tiny-wan-ti2v', 'tiny-minimax-h3', 'tiny-wan-s2v']);
 });
