@@ -66,7 +66,7 @@ def test_an_mp4_is_as_long_to_the_ear_as_to_the_eye(client: httpx.Client, stream
     response = client.post("/v1/videos/sync", json=H3 | fields)
     assert response.status_code == 200, response.text
     assert video_of(response.content) == ((64, 32), 48, Fraction(24))
-    with av.open(io.BytesIO(response.content)) as container:
+    with av.open(io.BytesIO(response.content), "r") as container:
         heard = container.streams.audio[0]
         assert (heard.codec_context.name, heard.codec_context.sample_rate) == ("aac", 32_000)
         assert heard.codec_context.channels == 2
