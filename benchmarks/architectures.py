@@ -64,6 +64,20 @@ _QWEN3_VL_32B = {
 """33.4 billion parameters; the sides that are not named are transformers' defaults."""
 H3_AUDIO_LATENTS = {"latents_mean": [0.0] * 32, "latents_std": [1.0] * 32}
 
+_WAV2VEC_LARGE = {
+    "architectures": ["Wav2Vec2Model"],
+    "model_type": "wav2vec2",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "do_stable_layer_norm": True,
+    "feat_extract_norm": "layer",
+    "conv_bias": True,
+}
+"""315 million parameters; what is not named are transformers' defaults."""
+_EXTRACTOR = {"do_normalize": True, "return_attention_mask": True, "sampling_rate": 16_000, "feature_size": 1}
+
 Part = tuple[str, str, dict[str, Any]]
 
 _Z16 = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"})
@@ -86,11 +100,14 @@ def write(model: str, folder: Path) -> Path:
     """Write the architecture of a model of `configs/` into an empty folder.
 
     `t2v-a14b` and `i2v-a14b` have two experts of 14B and the z16 VAE, `ti2v-5b` one of 5B and the z48 VAE;
-    the text encoder is UMT5-XXL throughout. `minimax-h3` has both transformers of 33B, and Qwen3-VL-32B.
+    the text encoder is UMT5-XXL throughout. `s2v-14b` has one of 16B, the z16 VAE and a large wav2vec2.
+    `minimax-h3` has both transformers of 33B, and Qwen3-VL-32B.
     """
     if model == "minimax-h3":
         return _write_h3(folder)
-    pipeline, parts, options = {"t2v-a14b": _t2v, "i2v-a14b": _i2v, "ti2v-5b": _ti2v}[model]()
+    pipeline, parts, options = {"t2v-a14b": _t2v, "i2v-a14b": _i2v, "ti2v-5b": _ti2v, "s2v-14b": _s2v}[
+        model
+    ]()
     return _write(folder, pipeline, parts, options)
 
 
@@ -117,6 +134,21 @@ def _ti2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
     vae = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan", **Z48})
     options = {"boundary_ratio": None, "expand_timesteps": True, "transformer_2": [None, None]}
     return "WanPipeline", {"transformer": transformer, "vae": vae}, options
+
+
+def _s2v() -> tuple[str, dict[str, Part], dict[str, Any]]:
+    kind = "WanS2VTransformer3DModel"
+    parts: dict[str, Part] = {
+        "transformer": ("pipelines.wan_s2v.transformer", kind, {"_class_name": kind}),
+        "vae": _Z16,
+        "audio_encoder": ("transformers", "Wav2Vec2Model", _WAV2VEC_LARGE),
+        "audio_extractor": ("transformers", "Wav2Vec2FeatureExtractor", _EXTRACTOR),
+    }
+    return "WanS2VPipeline", parts, {"clip_frames": 80}
+
+
+_FILES = {"scheduler": "scheduler_config.json", "audio_extractor": "preprocessor_config.json"}
+"""Of parts whose configuration is not in `config.json`."""
 
 
 def _write_h3(folder: Path) -> Path:
@@ -155,7 +187,7 @@ def _write(folder: Path, pipeline: str, parts: dict[str, Part], options: dict[st
     }
     for name, (library, kind, config) in (parts | common).items():
         index[name] = [library, kind]
-        file = "scheduler_config.json" if name == "scheduler" else "config.json"
+        file = _FILES.get(name, "config.json")
         (folder / name).mkdir()
         (folder / name / file).write_text(json.dumps(config, indent=2))
     (folder / "model_index.json").write_text(json.dumps(index, indent=2))

@@ -65,7 +65,11 @@ function showModel() {
     if (label) label.hidden = field.name in model.unused;
   }
   find("picture").hidden = model.task === "t2v";
-  form.elements.input_reference.required = model.task === "i2v";
+  form.elements.input_reference.required = ["i2v", "s2v"].includes(model.task);
+  const speaks = model.task === "s2v";
+  find("voice").hidden = !speaks;
+  form.elements.audio_reference.required = speaks;
+  if (speaks) form.elements.num_frames.placeholder = "as long as the voice";
 }
 
 async function submit(event) {

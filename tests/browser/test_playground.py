@@ -51,7 +51,7 @@ def opened(url: str) -> Iterator[Page]:
 def page(served: Served) -> Iterator[Page]:
     """The playground, loaded."""
     with opened(served.url) as page:
-        expect(page.locator("#model option")).to_have_count(4)
+        expect(page.locator("#model option")).to_have_count(5)
         yield page
 
 
@@ -110,6 +110,9 @@ def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
     expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
     page.get_by_label("Model").select_option("tiny-wan-ti2v")
     expect(page.locator("#request [name=guidance_scale_2]")).to_be_hidden()
+    expect(page.locator("#voice")).to_be_hidden()
+    page.get_by_label("Model").select_option("tiny-wan-s2v")
+    expect(page.locator("#voice")).to_be_visible()
 
 
 def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:

@@ -185,6 +185,17 @@ def test_a_sound_without_samples_is_refused(model: WanS2V, given: dict[str, Any]
         video(model, given, audio=wav(tmp_path / "empty.wav", torch.zeros(1, 0)))
 
 
+@pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"load_format": "dummy"}])
+def test_other_types_and_random_weights_make_finite_pictures(change: Any, given: dict[str, Any]) -> None:
+    """The type that the real model is served in, whose ears stay in float32; and what benchmarks load."""
+    other = load_wan_s2v(
+        tiny_config("s2v", kind="wan-s2v", height=64, num_inference_steps=1, **change), "cpu"
+    )
+    made = video(other, given, num_frames=6)
+    assert made.dtype == (torch.bfloat16 if "dtype" in change else torch.float32)
+    assert bool(torch.isfinite(made).all())
+
+
 def test_a_checkpoint_of_another_family_is_refused() -> None:
     with pytest.raises(LoadFailed, match=r"tiny-s2v: cannot load .*t2v"):
         load_wan_s2v(tiny_config("s2v", kind="wan-s2v", path=str(TINY / "t2v")), "cpu")
