@@ -16,13 +16,22 @@ from typing import Any
 
 import httpx
 import pytest
-
-START_SECONDS = 90.0
+import yaml
 
 _ROOT = Path(__file__).parent.parent
 FAULTS: Mapping[str, Any] = MappingProxyType({"PYTHONPATH": f"{_ROOT / 'tests/faults'}{os.pathsep}{_ROOT}"})
 """Variables of a server whose workers do what `fault:…` prompts ask for: `start(data, **FAULTS)`; see
 `tests.faults.injected`."""
+
+
+def _models(count: int | None) -> Mapping[str, str]:
+    """The variable that makes a server serve the first `count` models of the default configuration."""
+    models = yaml.safe_load(Path("configs/tiny.yaml").read_text())["models"]
+    return MappingProxyType({"REELSERVE_MODELS": json.dumps(models[:count])})
+
+
+ALL_MODELS = _models(None)
+_ONE_MODEL = _models(1)
 
 
 @dataclass
@@ -53,9 +62,9 @@ class Served:
         return self.process.wait(seconds)
 
 
-def start(data: Path, *flags: str, config: Path = Path("configs/tiny.yaml"), **variables: str) -> Served:
-    """Start `reelserve serve` on a free port and wait for its one line."""
-    process, log = launch(data, "--config", str(config), "--port", "0", *flags, **variables)
+def start(data: Path, *flags: str, **variables: str) -> Served:
+    """Start `reelserve serve` on a free port and wait for its one line; see `launch`."""
+    process, log = launch(data, "--port", "0", *flags, **variables)
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
@@ -63,7 +72,10 @@ def start(data: Path, *flags: str, config: Path = Path("configs/tiny.yaml"), **v
 
 
 def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
-    """Start `reelserve serve` and wait for nothing; the process, and its log."""
+    """Start `reelserve serve` and wait for nothing; the process, and its log.
+
+    Of the default configuration it serves the first model alone, which starts sooner; `**ALL_MODELS`: all.
+    """
     data.mkdir(parents=True, exist_ok=True)
     log = data / "server.log"
     command = [sys.executable, "-m", "server.cli", "serve", "--data-dir", str(data)]
@@ -73,7 +85,7 @@ def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"} | variables,
+            env=os.environ | {"HF_HUB_OFFLINE": "1"} | _ONE_MODEL | variables,
         )
     return process, log
 
@@ -102,6 +114,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "true",
         "--fixed_latents.dir",
         str(latents),
+        **ALL_MODELS,
     )
     yield server
     assert server.stop() == 0, server.log.read_text()
