@@ -85,7 +85,7 @@ def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env=os.environ | {"HF_HUB_OFFLINE": "1"} | _ONE_MODEL | variables,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", **_ONE_MODEL, **variables},
         )
     return process, log
 
