@@ -192,7 +192,8 @@ class WanS2V:
             given = job.reference if before is None else before
             for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip)):
                 yield frames
-                motion.add(frames)
+                if clip + 1 < plan.count:
+                    motion.add(frames)
 
     def _denoised(
         self, job: _Job, noise: torch.Tensor, before: torch.Tensor | None, clip: int, output: int

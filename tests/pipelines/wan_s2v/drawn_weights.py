@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -59,8 +60,9 @@ SOUND_SECONDS = 3.3
 FPS = ("16", "24", "30", "10", "24000/1001")
 
 CLIP = 8
-MOTION = 21
-CLIPS = 3
+MOTION = 13
+CLIPS: Mapping[str, int] = MappingProxyType({"loop": 3, "loop_first": 2, "loop_posed": 2})
+"""By the test's name."""
 SIDES = (64, 64)
 """Width and height of the clips."""
 STEPS, SHIFT, GUIDANCE, LOOP_SEED = 3, 3.0, 4.5, 11

@@ -167,7 +167,8 @@ def _loops() -> dict[str, torch.Tensor]:
         "loop_posed": {"pose_video": "film"},
     }
     for name, options in cases.items():
-        video = _pipeline().generate(
+        clips = drawn.CLIPS[name]
+        video = _pipeline(clips).generate(
             input_prompt="prompt",
             ref_image_path="picture",
             audio_path="sound",
@@ -175,7 +176,7 @@ def _loops() -> dict[str, torch.Tensor]:
             tts_prompt_audio=None,
             tts_prompt_text=None,
             tts_text=None,
-            num_repeat=drawn.CLIPS,
+            num_repeat=clips,
             max_area=drawn.SIDES[0] * drawn.SIDES[1],
             infer_frames=drawn.CLIP,
             shift=drawn.SHIFT,
@@ -192,7 +193,7 @@ def _loops() -> dict[str, torch.Tensor]:
     return found
 
 
-def _pipeline() -> Any:
+def _pipeline(clips: int) -> Any:
     transforms: Any = sys.modules["torchvision.transforms"]
     transforms.Resize = transforms.CenterCrop = lambda *_: lambda image: image  # it has the size already
     transforms.ToTensor = lambda: lambda image: torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255
@@ -210,9 +211,9 @@ def _pipeline() -> Any:
     pipeline.sample_neg_prompt = ""
     pipeline.noise_model, pipeline.vae = _transformer(), _vae()
     pipeline.text_encoder = lambda texts, _: [drawn.noise(texts[0], 7, 20)]
-    embedded = drawn.noise("embedded", 1, drawn.AUDIO_LAYERS, 12, drawn.CLIP * drawn.CLIPS)
-    pipeline.encode_audio = lambda *_, **__: (embedded, drawn.CLIPS)
-    pipeline.read_last_n_frames = lambda *_, **__: drawn.film(drawn.CLIP * drawn.CLIPS - 5).numpy()
+    embedded = drawn.noise("embedded", 1, drawn.AUDIO_LAYERS, 12, drawn.CLIP * clips)
+    pipeline.encode_audio = lambda *_, **__: (embedded, clips)
+    pipeline.read_last_n_frames = lambda *_, **__: drawn.film(drawn.CLIP * clips - 5).numpy()
     return pipeline
 
 

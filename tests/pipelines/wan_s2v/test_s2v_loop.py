@@ -19,15 +19,14 @@ from tests.pipelines.wan_s2v.s2v_models import ffv1, png, speech, wav
 
 
 @pytest.mark.parametrize("name", ["loop", "loop_first", "loop_posed"])
-def test_three_clips_are_the_official_ones(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clips_are_the_official_ones(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every frame in blocks of 8 × 8 pixels, the last one pixel by pixel.
 
     The official first clip hears and sees what belongs to the three frames that it drops. Ours gets the same
     columns, and a film that begins three frames later, with a picture that stands still until then.
     """
-    embedded = drawn.noise("embedded", 1, drawn.AUDIO_LAYERS, 12, drawn.CLIP * drawn.CLIPS)
+    total = drawn.CLIP * drawn.CLIPS[name]
+    embedded = drawn.noise("embedded", 1, drawn.AUDIO_LAYERS, 12, total)
     started = name == "loop_first"
     lead = 0 if started else DROPPED
 
@@ -42,11 +41,11 @@ def test_three_clips_are_the_official_ones(
         "seed": drawn.LOOP_SEED,
         "image": png(tmp_path / "picture.png", drawn.picture()),
         "audio": wav(tmp_path / "sound.wav", torch.zeros(2, 48_000)),
-        "num_frames": drawn.CLIPS * drawn.CLIP - lead,
+        "num_frames": total - lead,
         "init_first_frame": started,
     }
     if name == "loop_posed":
-        film = drawn.film(drawn.CLIP * drawn.CLIPS - 5)
+        film = drawn.film(total - 5)
         given["video"] = ffv1(tmp_path / "film.mkv", film[DROPPED:], 16)
     model = speech()
     parts = list(model.generate(params_for(model, **given), Recorder()))

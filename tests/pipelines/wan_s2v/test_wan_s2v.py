@@ -210,6 +210,14 @@ def test_how_many_clips_a_video_takes(frames: int, started: bool, clips: int) ->
     assert ClipPlan(clip=80, motion=73, frames=frames, from_picture=started).count == clips
 
 
+def test_a_frame_hears_its_own_time() -> None:
+    """What is not shown of the first clip lies before the start, and clips follow each other without a gap."""
+    plan = ClipPlan(clip=80, motion=73, frames=200)
+    assert [plan.first_frame(clip) for clip in range(plan.count)] == [-3, 77, 157]
+    started = ClipPlan(clip=80, motion=73, frames=200, from_picture=True)
+    assert [started.first_frame(clip) for clip in range(started.count)] == [0, 80, 160]
+
+
 def test_the_script_makes_what_is_shipped(tmp_path: Path) -> None:
     """The same weights of the parts that it draws, within 3 MB in all."""
     make(tmp_path)
