@@ -211,7 +211,7 @@ def test_how_many_clips_a_video_takes(frames: int, started: bool, clips: int) ->
 
 
 def test_a_frame_hears_its_own_time() -> None:
-    """What is not shown of the first clip lies before the start, and clips follow each other without a gap."""
+    """What is not shown of the first clip lies before the start; clips follow without a gap."""
     plan = ClipPlan(clip=80, motion=73, frames=200)
     assert [plan.first_frame(clip) for clip in range(plan.count)] == [-3, 77, 157]
     started = ClipPlan(clip=80, motion=73, frames=200, from_picture=True)
