@@ -10,38 +10,19 @@ from typing import Any
 
 import torch
 
-from pipelines.base import (
-    Chunk,
-    Control,
-    GenerationParams,
-    Grid,
-    ModelConfig,
-    ModelDefaults,
-    ModelInfo,
-    Sound,
-    SoundFormat,
-)
-from pipelines.errors import BadOutput, InvalidParams, LoadFailed, OutOfMemory
+from pipelines.base import Chunk, Control, GenerationParams, ModelConfig, Sound
+from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
 from pipelines.fit import cover, to_pixels, trim
 from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import encode, statistics
 from pipelines.wan_denoise import Embeddings, scheduler_for
-from pipelines.wan_s2v.clips import DROPPED, ClipPlan, Motion
+from pipelines.wan_s2v.clips import ClipPlan, Motion
 from pipelines.wan_s2v.denoise import Given, denoise_clip, official_sigmas
 from pipelines.wan_s2v.features import align
-from pipelines.wan_s2v.given import SOUND_CHANNELS, SOUND_RATE, heard, poses, sound_of
-from pipelines.wan_s2v.motion import PACKS, PATCH
+from pipelines.wan_s2v.given import SOUND_RATE, heard, poses, sound_of
+from pipelines.wan_s2v.info import info_of
 from pipelines.wan_vae import StreamingDecoder
 from pipelines.wan_warm import WARM_VIDEO, warm
-
-NEGATIVE_PROMPT = (
-    "画面模糊，最差质量，画面模糊，细节模糊不清，情绪激动剧烈，手快速抖动，字幕，丑陋的，残缺的，多余的手指，"
-    "画得不好的手部，画得不好的脸部，畸形的，毁容的，形态畸形的肢体，手指融合，静止不动的画面，杂乱的背景，"
-    "三条腿，背景人很多，倒着走"
-)
-"""The official text of S2V's `sample_neg_prompt`."""
-MAX_SEQUENCE_LENGTH = 512
-_ONE_EXPERT = dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert, it needs two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +45,23 @@ class _Job:
     control: Control
 
 
+class _Shown:
+    """How many frames of an output are given."""
+
+    def __init__(self, params: GenerationParams, output: int, control: Control) -> None:
+        self._done = output * params.num_frames
+        self._total = params.num_outputs * params.num_frames
+        self._control = control
+
+    def add(self, frames: int) -> None:
+        self._done += frames
+        self.tell()
+
+    def tell(self, _: float = 0.0) -> None:
+        """Say it again: whoever listens may cancel here."""
+        self._control.progress("decode", self._done, self._total)
+
+
 class WanS2V:
     """A loaded speech-to-video checkpoint; see `pipelines.base.Pipeline`."""
 
@@ -76,7 +74,7 @@ class WanS2V:
             pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
         )
         self._tile = decode.tile
-        self.info = _info(pipe, config)
+        self.info = info_of(pipe, config)
         if device.type == "cuda":
             warm(pipe, self._decoder, self.info.grid, config, WARM_VIDEO)
 
@@ -107,12 +105,11 @@ class WanS2V:
         job = self._prepared(params, fps, control)
         for output in range(params.num_outputs):
             yield Sound(sound, SOUND_RATE, output)
-            clips = self._clips(job, noises[output], output)
-            total, done = params.num_outputs * params.num_frames, output * params.num_frames
+            shown = _Shown(params, output, control)
+            clips = self._clips(job, noises[output], output, shown)
             for frames in trim(clips, params.num_frames, params.width, params.height):
                 yield Chunk(frames, output)
-                done += frames.shape[1]
-                control.progress("decode", done, total)
+                shown.add(frames.shape[1])
 
     def _plan(self, params: GenerationParams) -> ClipPlan:
         motion = self._pipe.transformer.config.motion_frames
@@ -156,17 +153,22 @@ class WanS2V:
             features=features,
             picture=picture,
             reference=encode(pipe.vae, picture.unsqueeze(0), self._tile),
-            poses=None if params.video is None else self._poses(params.video, plan, fps, size),
+            poses=None if params.video is None else self._poses(params.video, plan, fps, size, control),
             control=control,
         )
         control.progress("image", 1, 1)
         return job
 
-    def _poses(self, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int]) -> list[torch.Tensor]:
-        vae = self._pipe.vae
-        videos = poses(film, plan, fps, size)
-        # Of the frame that stands before each clip nothing is kept; on the CPU, as there may be many.
-        return [encode(vae, each.to(self._device, vae.dtype), self._tile)[:, :, 1:].cpu() for each in videos]
+    def _poses(
+        self, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int], control: Control
+    ) -> list[torch.Tensor]:
+        vae, made = self._pipe.vae, []
+        for clip, video in enumerate(poses(film, plan, fps, size)):
+            control.progress("image", clip, plan.count + 1)
+            latents = encode(vae, video.to(self._device, vae.dtype), self._tile)
+            # Of the frame that stands before each clip nothing is kept; on the CPU, as there may be many.
+            made.append(latents[:, :, 1:].cpu())
+        return made
 
     def _embed(self, params: GenerationParams) -> Embeddings:
         assert params.guidance_scale is not None
@@ -179,7 +181,9 @@ class WanS2V:
         )
         return Embeddings(prompt, negative)
 
-    def _clips(self, job: _Job, noise: Callable[[int], torch.Tensor], output: int) -> Iterator[torch.Tensor]:
+    def _clips(
+        self, job: _Job, noise: Callable[[int], torch.Tensor], output: int, shown: _Shown
+    ) -> Iterator[torch.Tensor]:
         """All frames of one output that are shown, and more, in stretches (3, T, H, W) on the grid."""
         plan, motion = job.plan, Motion(job.plan, job.picture)
         for clip in range(plan.count):
@@ -190,7 +194,7 @@ class WanS2V:
             )
             latents = self._denoised(job, noise(clip), before, clip, output)
             given = job.reference if before is None else before
-            for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip)):
+            for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip), shown):
                 yield frames
                 if clip + 1 < plan.count:
                     motion.add(frames)
@@ -229,11 +233,12 @@ class WanS2V:
             raise BadOutput(f"the denoised latents of clip {clip} hold NaN or infinity")
         return latents
 
-    def _decoded(self, latents: torch.Tensor, skipped: int) -> Iterator[torch.Tensor]:
-        """The frames of normalized latents without the first `skipped`."""
+    def _decoded(self, latents: torch.Tensor, skipped: int, shown: _Shown) -> Iterator[torch.Tensor]:
+        """The frames of normalized latents without the first `skipped`; a cancel is heard among those too."""
         vae = self._pipe.vae
         mean, std = statistics(vae, latents)
-        for frames in self._decoder.decode((latents * std + mean).to(vae.dtype)):
+        for frames in self._decoder.decode((latents * std + mean).to(vae.dtype), shown.tell):
+            shown.tell()
             kept = frames[:, skipped:]
             skipped = max(skipped - frames.shape[1], 0)
             if kept.shape[1]:
@@ -246,49 +251,3 @@ def _drawn(seed: int, output: int, shape: tuple[int, ...]) -> Callable[[int], to
 
 def _sliced(noise: torch.Tensor, frames: int) -> Callable[[int], torch.Tensor]:
     return lambda clip: noise[:, :, clip * frames : (clip + 1) * frames]
-
-
-def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
-    clip = pipe.config.clip_frames
-    spatial = pipe.vae.config.scale_factor_spatial
-    farthest = max(stride for _, stride in PACKS)
-    return ModelInfo(
-        id=config.id,
-        aliases=config.aliases,
-        description=config.description,
-        kind=config.kind,
-        task="s2v",
-        image="required",
-        last_image=False,
-        # The coarsest of the motion's tokens is 64 pixels wide.
-        grid=Grid(temporal=clip, spatial=spatial * PATCH * farthest, offset=clip - DROPPED),
-        defaults=_defaults(pipe, config),
-        limits=config.limits,
-        audio="required",
-        video="optional",
-        sound=SoundFormat(SOUND_RATE, SOUND_CHANNELS),
-        unused=_ONE_EXPERT,
-    )
-
-
-def _defaults(pipe: Any, config: ModelConfig) -> ModelDefaults:
-    if config.guidance_scale is None:
-        raise LoadFailed(f"model {config.id}: guidance_scale is missing; the checkpoint does not tell it")
-    if config.guidance_scale_2 is not None or config.boundary_ratio is not None:
-        raise LoadFailed(
-            f"model {config.id}: guidance_scale_2 and boundary_ratio need two experts; it has one"
-        )
-    shift, negative, length = config.flow_shift, config.negative_prompt, config.max_sequence_length
-    return ModelDefaults(
-        width=config.width,
-        height=config.height,
-        num_frames=config.num_frames,
-        fps=config.fps,
-        num_inference_steps=config.num_inference_steps,
-        guidance_scale=config.guidance_scale,
-        guidance_scale_2=None,
-        boundary_ratio=None,
-        flow_shift=pipe.scheduler.config.flow_shift if shift is None else shift,
-        negative_prompt=NEGATIVE_PROMPT if negative is None else negative,
-        max_sequence_length=MAX_SEQUENCE_LENGTH if length is None else length,
-    )
