@@ -14,26 +14,34 @@ from pathlib import Path
 from training import export, latents, transformer, vae
 
 COURSE = """
-vae z16 z16-run --until 2000 --side 16 --frames 5 --batch 48
-vae z16 z16-run --side 48 --frames 9 --batch 8
+vae z16 z16-run --until 1000 --side 16 --frames 5 --batch {patches}
+vae z16 z16-run --until 5000 --side 48 --frames 5 --batch {cuts}
+vae z16 z16-run --side 64 --frames 9 --batch {cuts}
 vae z16 z16-run --finish z16
-latents z16 z16-clips --pictures
+latents z16 z16-clips --clips 4000 --canvas 96x64x9
+latents z16 z16-clips --clips 6000 --canvas 160x96x17 --pictures
+latents z16 z16-clips --clips 1000 --canvas 96x160x17 --pictures
+latents z16 z16-clips --clips 1000 --canvas 160x96x33 --pictures
 
-transformer t2v z16-clips t2v --steps 8000 --batch {batch}
-transformer t2v z16-clips t2v-high --from t2v --levels 0.875 1 --steps 1500 --rate 3e-4 --batch {batch}
-transformer t2v z16-clips t2v-low --from t2v --levels 0 0.875 --steps 1500 --rate 3e-4 --batch {batch}
+transformer t2v z16-clips t2v --until 5000 --canvas 96x64x9 --steps 12000 --batch {batch}
+transformer t2v z16-clips t2v --canvas {sizes} --steps 12000 --batch {batch}
+transformer t2v z16-clips t2v-high --from t2v --levels 0.875 1 --canvas {sizes} {short} --batch {batch}
+transformer t2v z16-clips t2v-low --from t2v --levels 0 0.875 --canvas {sizes} {short} --batch {batch}
 export t2v z16 out/t2v --high t2v-high --low t2v-low
 
-transformer i2v z16-clips i2v --from t2v --steps 4000 --batch {batch}
-transformer i2v z16-clips i2v-high --from i2v --levels 0.9 1 --steps 1500 --rate 3e-4 --batch {batch}
-transformer i2v z16-clips i2v-low --from i2v --levels 0 0.9 --steps 1500 --rate 3e-4 --batch {batch}
+transformer i2v z16-clips i2v --from t2v --canvas {sizes} --steps 4000 --batch {batch}
+transformer i2v z16-clips i2v-high --from i2v --levels 0.9 1 --canvas {sizes} {short} --batch {batch}
+transformer i2v z16-clips i2v-low --from i2v --levels 0 0.9 --canvas {sizes} {short} --batch {batch}
 export i2v z16 out/i2v --high i2v-high --low i2v-low
 
-vae z48 z48-run --until 2000 --side 32 --frames 5 --batch 24
-vae z48 z48-run --side 64 --frames 9 --batch 6
+vae z48 z48-run --until 1000 --side 32 --frames 5 --batch {patches}
+vae z48 z48-run --until 5000 --side 64 --frames 5 --batch {cuts}
+vae z48 z48-run --side 96 --frames 9 --batch {cuts}
 vae z48 z48-run --finish z48
-latents z48 z48-clips
-transformer ti2v z48-clips ti2v --from t2v --steps 8000 --batch {batch}
+latents z48 z48-clips --clips 6000 --canvas 160x96x17
+latents z48 z48-clips --clips 1000 --canvas 96x160x17
+latents z48 z48-clips --clips 1000 --canvas 160x96x33
+transformer ti2v z48-clips ti2v --from t2v --canvas {sizes} --steps 10000 --batch {batch}
 export ti2v z48 out/ti2v --high ti2v
 """
 """A command and its arguments a line; folders are below that of the course."""
@@ -51,7 +59,14 @@ _TIMED = ("vae", "latents", "transformer")
 
 def stages(batch: int) -> list[list[str]]:
     """The lines of the course in words."""
-    return [line.format(batch=batch).split() for line in COURSE.splitlines() if line]
+    values = {
+        "batch": batch,
+        "patches": batch * 3 // 2,
+        "cuts": max(1, batch // 4),
+        "sizes": "160x96x17 160x96x17 160x96x17 96x160x17 160x96x33",  # the default size more often
+        "short": "--steps 1500 --rate 3e-4",
+    }
+    return [line.format(**values).split() for line in COURSE.splitlines() if line]
 
 
 def follow(batch: int, device: str, minutes: float | None) -> bool:

@@ -56,7 +56,8 @@ class Question:
 def question(task: Task, batch: Batch, levels: torch.Tensor, generator: torch.Generator) -> Question:
     """Put noise on a batch, and beside it the pictures that the task starts from."""
     clip = batch.latents
-    noise = torch.randn(clip.shape, generator=generator).to(clip.device)
+    own = torch.Generator(clip.device).manual_seed(int(torch.randint(2**31, (), generator=generator)))
+    noise = torch.randn(clip.shape, generator=own, device=clip.device)
     level = levels.to(clip.device).view(-1, 1, 1, 1, 1)
     noisy = torch.lerp(clip, noise, level)
     times = 1000 * levels.to(clip.device)

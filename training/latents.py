@@ -48,16 +48,20 @@ class Cache:
             raise FileNotFoundError(f"{_folder(folder, canvas)}: no clips; see training.latents")
         shards = [load_file(file, device=device) for file in files]
         self._tensors = {name: torch.cat([shard[name] for shard in shards]) for name in shards[0]}
-        self._canvas = canvas
+        self._scenes = [world.scene(seed, canvas) for seed in range(len(self._tensors["latents"]))]
 
     def __len__(self) -> int:
-        return len(self._tensors["latents"])
+        return len(self._scenes)
 
     def batch(self, indices: list[int]) -> Batch:
         """The clips with these numbers, from 0."""
         found = {name: tensor[indices].float() for name, tensor in self._tensors.items()}
-        scenes = [world.scene(index, self._canvas) for index in indices]
-        return Batch(scenes, found["latents"], found.get("first"), found.get("both"))
+        return Batch(
+            [self._scenes[index] for index in indices],
+            found["latents"],
+            found.get("first"),
+            found.get("both"),
+        )
 
 
 def make(

@@ -103,6 +103,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--levels", nargs=2, type=float, default=(0.0, 1.0), metavar=("LOW", "HIGH"))
     parser.add_argument("--shift", type=float, default=3.0)
     parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--until", type=int, metavar="STEP", help="stop at this step for now")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--average", type=float, default=0.999)
@@ -118,15 +119,17 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> bool:
     """The command; whether the run is at its end now."""
     options = parser().parse_args(arguments)
-    plan = Plan(options.steps, options.rate, average=options.average, minutes=options.minutes)
-    if steps_done(options.run) < plan.steps:
+    plan = Plan(
+        options.steps, options.rate, until=options.until, average=options.average, minutes=options.minutes
+    )
+    if steps_done(options.run) < plan.end:
         torch.manual_seed(0)
         learner = Learner(options.task, options)
         if options.compile:
             for block in learner.transformer.blocks:
                 block.compile(dynamic=False)
         train(options.run, learner.modules, learner.losses, plan)
-    return steps_done(options.run) >= plan.steps
+    return steps_done(options.run) >= plan.end
 
 
 if __name__ == "__main__":

@@ -51,20 +51,36 @@ def _cut(chance: Random, seed: int, side: int, frames: int, device: str) -> torc
         )
         for thing in scene.things
     )
-    palette = (
-        world.COLOURS if chance.random() < 0.5 else {name: _any_colour(chance) for name in world.COLOURS}
-    )
     cut = replace(scene, canvas=world.Canvas(side, side, frames), things=moved)
-    return world.draw(cut, device, palette)
+    return world.draw(cut, device) if chance.random() < 0.5 else _shaded(chance, cut, device)
+
+
+def _shaded(chance: Random, scene: world.Scene, device: str) -> torch.Tensor:
+    """A scene with a smooth run of any colours in place of each of its own.
+
+    Every pixel teaches another colour, so that a few clips teach all of them; and pictures that users bring
+    are not flat either.
+    """
+    parts = (scene.background, *(thing.colour for thing in scene.things))
+    pure = dict(zip(parts, ((255, 0, 0), (0, 255, 0), (0, 0, 255)), strict=False))
+    cover = (world.draw(scene, device, pure)[: len(parts)] + 1) / 2
+    size = (scene.canvas.height, scene.canvas.width)
+    runs = torch.stack([_run(chance, size, device) for _ in parts])
+    return torch.einsum("pthw,pchw->cthw", cover, runs)
+
+
+def _run(chance: Random, size: tuple[int, int], device: str) -> torch.Tensor:
+    """Colours (3, H, W) in [-1, 1] between those of four corners, which may be alike."""
+    spread = chance.random()
+    base = [chance.uniform(-1, 1) for _ in range(3)]
+    corners = torch.tensor([[middle + spread * chance.uniform(-1, 1) for _ in range(4)] for middle in base])
+    corners = corners.clamp(-1, 1).view(1, 3, 2, 2).to(device)
+    return F.interpolate(corners, size, mode="bilinear", align_corners=True)[0]
 
 
 def _edge(chance: Random, middle: float, radius: float, side: int) -> int:
     """Where a cut begins, so that its middle is on a shape or near it."""
     return round(middle + chance.uniform(-1.1, 1.1) * radius - side / 2)
-
-
-def _any_colour(chance: Random) -> tuple[int, int, int]:
-    return chance.randrange(256), chance.randrange(256), chance.randrange(256)
 
 
 def losses(vae: Any, video: torch.Tensor) -> Losses:
