@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -30,6 +31,8 @@ CODEC_OPTIONS = "video_codec_options"
 EXTRA = "extra_params"
 VIDEO = "video"
 _VIDEO_WAYS = "send a file, or an object with the id of a video"
+
+_INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 Source = Upload | str
 """The video that an edit starts from: a file, or the id of a finished one."""
@@ -67,9 +70,12 @@ def understand(fields: Fields, *, refuse_unknown: bool) -> Meaning:
         _collect_extras(extras, given)
     if "prompt" not in given:
         raise MissingField("prompt", "is required")
-    values = {field: _read(field, sent) for field, sent in given.items()}
+    values = {field: _read(field, sent) for field, sent in given.items() if field != ORDERED}
+    items = list(_items(given[ORDERED])) if ORDERED in given else []
+    if items:
+        values[ORDERED] = [_read_ordered(item) for item in items]
     request = _validated(values, given)
-    return Meaning(request, tuple(sent.name for sent in unknown), dict(_names(given, request)))
+    return Meaning(request, tuple(sent.name for sent in unknown), dict(_names(given, items, request)))
 
 
 def take_video(fields: Fields) -> tuple[Source, Fields]:
@@ -141,8 +147,6 @@ def _unknown_field(sent: Sent, names: Iterable[str]) -> UnknownField:
 def _read(field: str, sent: Sent) -> object:
     if field in REFERENCES:
         return _read_reference(sent)
-    if field == ORDERED:
-        return [_read_ordered(item) for item in _items(sent)]
     if field == CODEC_OPTIONS:
         return dict(_read_options(sent))
     try:
@@ -178,13 +182,13 @@ def _items(sent: Sent) -> Iterator[Sent]:
     value = sent.value
     if isinstance(value, str) and not isinstance(value, Number):
         value = _nested_json(sent, value)
-    if isinstance(value, dict) and all(key.isascii() and key.isdigit() for key in value):
-        value = [value[key] for key in sorted(value, key=int)]
-    if not isinstance(value, list):
+    if isinstance(value, list):
+        value = {str(index): item for index, item in enumerate(value)}
+    if not isinstance(value, dict) or not all(map(_INDEX.fullmatch, value)):
         raise BadField(sent.spelling, f"{shown(value)} is not allowed; it must be a list")
     if len(value) > MAX_ORDERED:
         raise BadField(sent.spelling, f"{len(value)} are too many; at most {MAX_ORDERED} are allowed")
-    return (sent.item(index, item) for index, item in enumerate(value))
+    return (sent.item(index, value[index]) for index in sorted(value, key=int))
 
 
 def _read_ordered(sent: Sent) -> OrderedReference:
@@ -252,11 +256,12 @@ def _validated(values: Mapping[str, object], given: Mapping[str, Sent]) -> Video
         raise _refused(field, given[field], "is not allowed") from None
 
 
-def _names(given: Mapping[str, Sent], request: VideoGenerationRequest) -> Iterator[tuple[str, str]]:
+def _names(
+    given: Mapping[str, Sent], items: Sequence[Sent], request: VideoGenerationRequest
+) -> Iterator[tuple[str, str]]:
     for field, sent in given.items():
         yield field, sent.spelling
-    for index, reference in enumerate(request.references or ()):
-        item = given[ORDERED].item(index, None)
+    for index, (item, reference) in enumerate(zip(items, request.references or (), strict=True)):
         yield f"{ORDERED}[{index}]", item.name_of(reference.key)
     for option in request.video_codec_options or {}:
         yield f"{CODEC_OPTIONS}.{option}", given[CODEC_OPTIONS].name_of(option)

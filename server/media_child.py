@@ -7,6 +7,7 @@ addresses (playlists, FFmpeg's concat scripts, SDP) are not among those that are
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,6 +39,10 @@ VIDEO_CODECS = frozenset(
 RATES = range(8_000, 192_001)
 """Samples a second."""
 MAX_CHANNELS = 8
+LEAST_S = 0.01
+"""The shortest sound: resampling leaves nothing of a few samples."""
+LOUDEST = 1e6
+"""The highest peak, of 1 at full scale: files of floats can hold any number, and infinity."""
 AUDIBLE = 1e-4
 """The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
 HIGH = 720
@@ -67,7 +72,7 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
     """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate.
 
     Raises:
-        Refused: there is none, or of a kind that is not taken, or it is longer than `max_seconds`, or, with
+        Refused: there is none, or none that `_Track` takes, or it is shorter than `LEAST_S`, or, with
             `audible`, silent.
         WriteFailed: there is no room for it.
     """
@@ -81,23 +86,33 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
             track.write(frame)
         if track.samples == 0:
             raise Refused("has no sound in it")
+        if track.samples < LEAST_S * track.rate:
+            raise Refused(f"is shorter than {LEAST_S:g} s")
         if arguments.get("audible") and not track.audible:
             raise Refused("is silent")
         track.end()
 
 
-def _is_audible(piece: av.AudioFrame) -> bool:
-    """Whether a stretch of interleaved 32-bit floats is more than silence."""
+def _peak(piece: av.AudioFrame) -> float:
+    """Of a stretch of interleaved 32-bit floats.
+
+    Raises:
+        Refused: it holds what is no sample of a sound.
+    """
     count = piece.samples * len(piece.layout.channels)
     values = memoryview(bytes(piece.planes[0])).cast("f")[:count]
-    return max(values) >= AUDIBLE or min(values) <= -AUDIBLE
+    peak = max(max(values, default=0.0), -min(values, default=0.0))
+    if not math.isfinite(sum(values)) or peak > LOUDEST:  # a NaN hides from max and min
+        raise Refused("holds samples that are no finite numbers near [-1, 1]")
+    return peak
 
 
 class _Track:
     """A sound as 32-bit floats, mono or stereo, at its own rate, in a file that is being written.
 
     Raises:
-        Refused: of a kind that is not taken, or longer than `max_seconds`; when made, and from `write`.
+        Refused: of a kind that is not taken or that changes, longer than `max_seconds`, or with samples that
+            are none; when made, and from `write`.
     """
 
     def __init__(self, output: OutputContainer, stream: AudioStream, max_seconds: float) -> None:
@@ -109,15 +124,21 @@ class _Track:
         layout = "mono" if channels == 1 else "stereo"
         self.samples = 0
         self.audible = False
-        self._max_seconds, self._rate, self._output = max_seconds, rate, output
+        self.rate = rate
+        self._max_seconds, self._output = max_seconds, output
+        self._kind: tuple[str, str, int] | None = None
         self._resampler = av.AudioResampler("flt", layout, rate)
         self._written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
 
     def write(self, frame: av.AudioFrame) -> None:
+        kind = frame.format.name, frame.layout.name, frame.sample_rate
+        if kind != (self._kind or kind):
+            raise Refused("changes its rate or its channels")
+        self._kind = kind
         for piece in self._resampler.resample(frame):
             self.samples += piece.samples
-            self.audible = self.audible or _is_audible(piece)
-            if self.samples > self._max_seconds * self._rate:
+            self.audible = _peak(piece) >= AUDIBLE or self.audible
+            if self.samples > self._max_seconds * self.rate:
                 raise _too_long(self._max_seconds)
             piece.pts = None
             self._output.mux(self._written.encode(piece))
@@ -233,7 +254,8 @@ def _decoded(container: InputContainer, *streams: AudioStream | VideoStream) -> 
 
 
 def _check_codec(stream: AudioStream | VideoStream, taken: frozenset[str]) -> None:
-    name = stream.codec_context.codec.name
+    context: object = stream.codec_context  # None where FFmpeg knows no decoder
+    name = "something unknown" if context is None else stream.codec_context.codec.name
     if name not in taken:
         raise Refused(f"is encoded as {name}, which is not taken")
 

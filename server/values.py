@@ -47,10 +47,10 @@ class Sent:
         """How the client would name `key` within this object."""
         return f"{self.name}.{key}" if self.bracketed is None else f"{self.name}[{key}]"
 
-    def item(self, index: int, value: Value) -> Sent:
-        """The element `index` of this list."""
+    def item(self, index: str, value: Value) -> Sent:
+        """The element `index` of this list, by the number that the client gave it."""
         name = f"{self.name}[{index}]"
-        return Sent(str(index), name, value, None if self.bracketed is None else name)
+        return Sent(index, name, value, None if self.bracketed is None else name)
 
     def child(self, key: str, value: Value) -> Sent:
         """The field `key` of this object."""

@@ -72,6 +72,8 @@ async def test_long_data_uris_are_files(door: Door) -> None:
         ("data:,x", "references", "not valid JSON"),
         ('{"image_url": "data:,x"}', "references", "must be a list"),
         (7, "references", "must be a list"),
+        ({"9" * 5000: {"image_url": "data:,x"}}, "references", "must be a list"),
+        ({"00": {"image_url": "data:,x"}}, "references", "must be a list"),
     ],
 )
 async def test_what_is_no_list_of_references_is_refused(
@@ -82,6 +84,27 @@ async def test_what_is_no_list_of_references_is_refused(
     assert outcome.status == 400, outcome.body
     assert outcome.error["param"] == param
     assert words in outcome.error["message"]
+
+
+async def test_numbers_with_gaps_are_the_names_of_what_is_wrong(door: Door) -> None:
+    """A client looks for the name that it sent."""
+    parts = [("prompt", "x"), ("references[3][image_url]", "data:,x")]
+    outcome = await door.form([*parts, ("references[7]", "data:,y")])
+    assert outcome.error["param"] == "references[7]"
+    outcome = await door.form([*parts, ("references[7][audio_url]", "data:,y")])
+    assert outcome.parsed is not None
+    assert outcome.parsed.names["references[1]"] == "references[7][audio_url]"
+
+
+@pytest.mark.parametrize("empty", [[], {}, "[]", "{}"])
+async def test_an_empty_list_is_not_given(empty: Any) -> None:
+    """In whatever spelling: a model that needs references says so, and another one does not mind."""
+    async with door_to(references=replace(LIMITS, required=True)) as door:
+        assert "is required" in (await door.json({"prompt": "x", "references": empty})).error["message"]
+    async with door_to() as door:
+        outcome = await door.json({"prompt": "x", "references": empty})
+        assert outcome.parsed is not None
+        assert outcome.parsed.request.references is None
 
 
 async def test_a_form_that_does_not_number_different_kinds_is_refused(door: Door) -> None:

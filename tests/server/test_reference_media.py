@@ -220,8 +220,27 @@ def test_such_files_are_dangerous(tmp_path: Path) -> None:
         assert len(list(container.decode(video=0))) == 10
 
 
-def _wav(seconds: int) -> bytes:
+def _wav(seconds: float) -> bytes:
     return sound("wav", "pcm_s16le", seconds=seconds)
+
+
+def _floats(value: float) -> bytes:
+    """A tone as 32-bit floats with another value in its middle."""
+    data = bytearray(sound("wav", "pcm_f32le", layout="mono"))
+    data[100_000:100_004] = np.float32(value).tobytes()
+    return bytes(data)
+
+
+def _unknown() -> bytes:
+    """Of a codec that nobody has a decoder for."""
+    data = bytearray(_wav(1))
+    data[20:22] = b"\x34\x12"
+    return bytes(data)
+
+
+def _changing(container: str, codec: str) -> bytes:
+    """Two sounds in one file, as cutting tools leave them."""
+    return sound(container, codec, rate=44_100) + sound(container, codec, rate=22_050)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +271,12 @@ LIMITS = {
     "telephone": Over(
         "audio", lambda: sound("wav", "pcm_mulaw", rate=8_000, layout="mono"), "encoded as pcm_mulaw"
     ),
+    "unknown codec": Over("audio", _unknown, "encoded as something unknown"),
+    "no number": Over("audio", lambda: _floats(np.nan), "no finite numbers"),
+    "infinity": Over("audio", lambda: _floats(-np.inf), "no finite numbers"),
+    "beyond any loudness": Over("audio", lambda: _floats(3e38), "no finite numbers"),
+    "a few samples": Over("audio", lambda: _wav(0.001), "shorter than 0.01 s"),
+    "two rates": Over("audio", lambda: _changing("mp3", "libmp3lame"), "changes its rate"),
     "bytes": Over("audio", lambda: _wav(8), "too large when decoded", {"max_decoded_bytes": 2**20}),
 }
 
