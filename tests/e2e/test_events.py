@@ -34,7 +34,8 @@ def watched(client: httpx.Client, video_id: str) -> list[tuple[str, dict[str, An
 
 def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     """Steps and chunks as they are done, progress that never falls, and the end as the last event."""
-    created = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 150}).json()
+    client.post("/v1/videos", json=LONG).raise_for_status()  # the other waits, and is watched from its start
+    created = client.post("/v1/videos", json=LONG).json()
     events = watched(client, created["id"])
     assert [name for name, _ in events[:-1]] == ["progress"] * (len(events) - 1)
     assert events[-1][0] == "completed"
