@@ -39,7 +39,6 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "gpu": _has_gpu,
         "postgres": postgres.available,
         "ray": lambda: importlib.util.find_spec("ray") is not None,
-        "torchvision": lambda: importlib.util.find_spec("torchvision") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
         "curl": lambda: _on_path("curl"),
         "ffmpeg": lambda: _on_path("ffmpeg"),
@@ -52,7 +51,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
 )
 """Marker → whether what it needs is here."""
 
-NEVER_IN_CI = frozenset({"gpu", "torchvision"})
+NEVER_IN_CI = frozenset({"gpu"})
 """What CI's machines do not have; its absence is no one's mistake."""
 
 

@@ -17,7 +17,6 @@ import torch
 from diffusers.modular_pipelines.minimax_h3 import (
     MiniMaxH3AudioReference,
     MiniMaxH3ImageReference,
-    MiniMaxH3VideoReference,
 )
 from diffusers.modular_pipelines.minimax_h3.encoders import get_qwen3vl_prompt_embeds
 from PIL import Image
@@ -35,10 +34,8 @@ from pipelines.base import (
     Sound,
 )
 from pipelines.errors import BadOutput, Cancelled, InvalidParams, LoadFailed
-from pipelines.media import read_sound
 from pipelines.minimax_h3.decode import clips
 from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
-from tests.pipelines.test_media import write as write_film
 from tests.pipelines.tiny_models import Recorder, params_for, picture
 
 CHECKPOINT = Path(pipelines.tiny_h3.__file__).parent / "checkpoint"
@@ -151,21 +148,6 @@ def test_references_equal_diffusers(model: MiniMaxH3, tmp_path: Path) -> None:
     images = [MiniMaxH3ImageReference(Image.open(path).convert("RGB")) for path in (one, two)]
     references = [images[0], MiniMaxH3AudioReference(samples, RATE), images[1]]
     assert_same(ours, theirs(model, params(model), references=references))
-
-
-@pytest.mark.torchvision
-def test_a_film_with_its_sound_equals_diffusers(model: MiniMaxH3, tmp_path: Path) -> None:
-    """A film of 30 frames a second and 48 kHz, brought to 24 and 32 once, before diffusers sees it."""
-    frames = np.stack([np.full((64, 96, 3), 3 * number, np.uint8) for number in range(40)])
-    path = write_film(tmp_path / "film.mkv", frames, Fraction(30), tone_rate=48_000)
-    ours = make(model, references=(Reference("video", path), Reference("image", _still(tmp_path))))
-    reference = MiniMaxH3VideoReference(frames, 30.0, read_sound(path, RATE, 124 / 24), RATE)
-    still = MiniMaxH3ImageReference(Image.open(_still(tmp_path)).convert("RGB"))
-    assert_same(ours, theirs(model, params(model), references=[reference, still]))
-
-
-def _still(folder: Path) -> Path:
-    return picture(folder / "still.png", 64, 64)
 
 
 def test_the_conditioner_is_no_longer_than_it_must_be(model: MiniMaxH3) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 
@@ -32,8 +33,9 @@ def judge(response: httpx.Response) -> httpx.Response:
     elif response.status_code >= 400:
         error_of(response)
     if response.headers.get("content-type") == "application/json" and response.url.path not in PLAIN_PAGES:
-        found = LEAKS.search(response.text)
-        assert found is None, (asked, found, response.text[:500])
+        found = {match.group() for match in LEAKS.finditer(response.text)}
+        # An answer may repeat what it was asked for, such as an id that looks like a class.
+        assert all(leak in unquote(str(response.request.url)) for leak in found), (asked, found)
     return response
 
 
