@@ -27,7 +27,7 @@ from pipelines.latents import load_fixed
 from pipelines.minimax_h3.blocks import BEFORE, ENCODE, SOUND, Run
 from pipelines.minimax_h3.decode import frames as decoded_frames
 from pipelines.minimax_h3.loading import load
-from pipelines.minimax_h3.processor import SEES_FILMS
+from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
 from pipelines.minimax_h3.references import read
 
 _DISTILLED = "is distilled: its guidance is part of its weights"
@@ -94,6 +94,7 @@ class MiniMaxH3:
             yield from self._decode(way, params, control, output)
 
     def _inputs(self, params: GenerationParams) -> dict[str, Any]:
+        _check_prompt(params.prompt)
         grid = self.info.grid
         width, height = grid.side(params.width), grid.side(params.height)
         frames = grid.frames(params.num_frames)
@@ -161,6 +162,13 @@ class MiniMaxH3:
             yield Chunk(frames, output)
             done += frames.shape[1]
             control.progress("decode", done, total)
+
+
+def _check_prompt(prompt: str) -> None:
+    """Raise InvalidParams for words that the conditioner would take for pictures."""
+    for place in PLACES:
+        if place in prompt:
+            raise InvalidParams("prompt", f"prompt: {place} is not allowed; it stands for a picture or a film")
 
 
 def _task(params: GenerationParams) -> str:

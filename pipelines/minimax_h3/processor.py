@@ -10,16 +10,16 @@ from transformers import Qwen2VLImageProcessorPil, Qwen3VLProcessor
 SEES_FILMS = find_spec("torchvision") is not None
 """transformers prepares films with torchvision, and nothing else."""
 
+PLACES = ("<|image_pad|>", "<|video_pad|>")
+"""Tokens that stand in a prompt where a picture or a film is to be seen."""
+
 
 class PictureProcessor:
     """What the blocks use of a Qwen3VLProcessor, without its films."""
 
     def __init__(self, image_processor: Any, tokenizer: Any) -> None:
         self.image_processor = image_processor
-        self._kinds = {
-            tokenizer.convert_tokens_to_ids("<|image_pad|>"): 1,
-            tokenizer.convert_tokens_to_ids("<|video_pad|>"): 2,
-        }
+        self._kinds = {tokenizer.convert_tokens_to_ids(place): kind for kind, place in enumerate(PLACES, 1)}
 
     def create_mm_token_type_ids(self, input_ids: list[list[int]]) -> list[list[int]]:
         """Of each token: 0 text, 1 picture, 2 film."""

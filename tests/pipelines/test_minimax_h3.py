@@ -292,6 +292,15 @@ def test_a_fixed_latent_takes_the_place_of_the_noise(model: MiniMaxH3, tmp_path:
         make(model, latents=tmp_path / "noise.pt", num_frames=125)
 
 
+@pytest.mark.parametrize("place", ["<|image_pad|>", "<|video_pad|>"])
+def test_a_prompt_cannot_hold_the_place_of_a_picture(model: MiniMaxH3, tmp_path: Path, place: str) -> None:
+    """The conditioner would look for one picture more than there is."""
+    image = picture(tmp_path / "first.png", 64, 32)
+    with pytest.raises(InvalidParams, match="prompt: .* is not allowed") as caught:
+        make(model, prompt=f"a dog {place}", image=image)
+    assert caught.value.field == "prompt"
+
+
 def test_numbers_that_are_not_finite_are_no_video(model: MiniMaxH3) -> None:
     """NaN from the model ends in an error, not in a black picture."""
     with broken(model._pipe.transformer.proj_out.bias), pytest.raises(BadOutput, match="NaN"):
