@@ -7,26 +7,21 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from anyio import to_thread
 from fastapi import Request
 
-from pipelines.base import Reference
 from server.auth.middleware import owner_of
 from server.errors import BadField
 from server.idempotency import REPLAYED_HEADER, Claim, KeyTaken, key_of
 from server.jobs import Job, new_job_id
-from server.lengths import as_long_as_sound
 from server.live import LiveJob
-from server.params import Resolved, find_model, resolve
+from server.params import Resolved, resolve
 from server.parsing import ParsedRequest
-from server.references import References
 from server.remix import check_source, remixed
-from server.schemas import ORDERED, OrderedReference, VideoGenerationRequest
+from server.schemas import VideoGenerationRequest
 from server.services import Services
-from server.wav import seconds_of
+from server.storing import with_references
 
 IGNORED_HEADER = "X-Ignored-Fields"
 
@@ -131,7 +126,10 @@ async def _queue(
         with parsed.as_sent():
             if job.resolved.stream and not job.waits:
                 raise BadField("stream", "true is only allowed where the answer waits: POST /v1/videos/sync")
-            resolved = await _with_references(job.id, request, job.resolved, services)
+            folder = partial(services.uploads.create, job.id)
+            resolved = await with_references(
+                job.resolved, request, services.capabilities, services.references, folder
+            )
         live = await services.dispatcher.submit(replace(job, resolved=resolved), claim)
     except BaseException:
         if services.dispatcher.roster.live(job.id) is None:  # queued already, it goes on without this request
@@ -139,50 +137,3 @@ async def _queue(
         raise
     ignored = {IGNORED_HEADER: parsed.ignored_header} if parsed.ignored_fields else {}
     return Submitted(live, ignored)
-
-
-async def _with_references(
-    job_id: str, request: VideoGenerationRequest, resolved: Resolved, services: Services
-) -> Resolved:
-    """`resolved` with the checked files behind the request's references, in the job's folder of uploads."""
-    stored: dict[str, Any] = {}
-    references = services.references
-    for field, param, suffix, store in (
-        ("input_reference", "image", "png", references.store_image),
-        ("last_image", "last_image", "png", references.store_image),
-        ("audio_reference", "audio", "wav", partial(references.store_audio, audible=True)),
-        ("video_reference", "video", "mkv", references.store_video),
-    ):
-        reference = getattr(request, field)
-        if reference is not None:
-            folder = await asyncio.to_thread(services.uploads.create, job_id)
-            stored[param] = folder / f"{field}.{suffix}"
-            await store(reference, field, stored[param])
-    if "audio" in stored:
-        info = find_model(request, services.capabilities)
-        seconds = await asyncio.to_thread(seconds_of, stored["audio"])
-        resolved = as_long_as_sound(resolved, request, info, seconds)
-    if request.references:
-        folder = await asyncio.to_thread(services.uploads.create, job_id)
-        stored["references"] = tuple(
-            [
-                await _stored(reference, f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}", references)
-                for index, reference in enumerate(request.references)
-            ]
-        )
-    return replace(resolved, params=replace(resolved.params, **stored))
-
-
-async def _stored(reference: OrderedReference, field: str, stem: Path, references: References) -> Reference:
-    kind, source = reference.kind, reference.source
-    match kind:
-        case "image":
-            path = stem.with_suffix(".png")
-            await references.store_image(source, field, path)
-        case "audio":
-            path = stem.with_suffix(".wav")
-            await references.store_audio(source, field, path)
-        case "video":
-            path = stem.with_suffix(".mkv")
-            await references.store_video(source, field, path, sound=True)
-    return Reference(kind, path)

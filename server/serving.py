@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -10,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
@@ -20,15 +22,22 @@ from server.dispatcher import Dispatcher
 from server.engine.base import Capabilities, Engine, EngineTask, Failed, Progress
 from server.engine.local import LocalEngine
 from server.errors import ApiError
+from server.forms import read_form
 from server.heap import return_large_blocks
 from server.http import allow_connections, http_config
+from server.kinds import CANONICAL
 from server.meaning import understand
+from server.multipart import Part
 from server.params import Resolved, resolve
 from server.progress import JobProgress
+from server.references import References
+from server.remote import RemoteFiles
+from server.schemas import ORDERED, REFERENCES, VideoGenerationRequest
 from server.settings import Settings
+from server.spool import Spool
 from server.start import StartError
+from server.storing import with_references
 from server.tasks import output_of
-from server.values import Fields, Value
 
 ANSWERS_S = 3
 """How long answers that are being sent may take once no job runs any more; a slow download ends there."""
@@ -122,13 +131,16 @@ async def generate(settings: Settings, options: dict[str, Any]) -> int:
         StartError: a wrong parameter, no worker, or a failed generation.
     """
     target: Path = options["output"]
-    async with _started(settings) as (engine, capabilities):
-        try:
-            request = understand(Fields(_fields(options)), refuse_unknown=True).request
-            resolved = resolve(request, capabilities, settings)
-        except ApiError as error:
-            raise StartError(error.message) from None
-        await _make(engine, resolved, target)
+    with TemporaryDirectory(prefix="reelserve-") as name, Spool(Path(name)) as spool:
+        parts = list(_parts(options, spool))
+        async with _started(settings) as (engine, capabilities):
+            try:
+                request = understand(read_form(parts), refuse_unknown=True).request
+                resolved = resolve(request, capabilities, settings)
+                resolved = await _with_files(resolved, request, capabilities, settings, Path(name))
+            except ApiError as error:
+                raise StartError(error.message) from None
+            await _make(engine, resolved, target)
     _say(f"{target}: {resolved.params.num_frames} frames, seed {resolved.params.seed}")
     return 0
 
@@ -177,8 +189,22 @@ async def _make(engine: LocalEngine, resolved: Resolved, target: Path) -> None:
                 raise StartError(f"{event.code}: {event.message}")
 
 
-def _fields(options: dict[str, Any]) -> dict[str, Value]:
-    """The command's request, by field name.
+async def _with_files(
+    resolved: Resolved,
+    request: VideoGenerationRequest,
+    capabilities: Capabilities,
+    settings: Settings,
+    folder: Path,
+) -> Resolved:
+    references = References(settings.images, settings.media, folder, RemoteFiles(settings.urls))
+    try:
+        return await with_references(resolved, request, capabilities, references, lambda: folder)
+    finally:
+        await references.close()
+
+
+def _parts(options: dict[str, Any], spool: Spool) -> Iterator[Part]:
+    """The command's request as the parts of a form; what names a file for a reference is that file.
 
     Raises:
         StartError: a parameter that is no NAME=VALUE, or a file name that tells no format.
@@ -187,13 +213,15 @@ def _fields(options: dict[str, Any]) -> dict[str, Value]:
     suffix = options["output"].suffix
     if suffix not in formats:
         raise StartError(f"output: {options['output']} must end in one of {', '.join(formats)}")
-    fields: dict[str, Value] = {"prompt": options["prompt"], "output_format": formats[suffix]}
+    yield Part("prompt", options["prompt"])
+    yield Part("output_format", formats[suffix])
     for param in options["param"]:
         name, sign, value = param.partition("=")
         if not sign or name in ("prompt", "output_format", "n"):
             raise StartError(f"param: {param!r} must be NAME=VALUE with a request field other than {name}")
-        fields[name] = value
-    return fields
+        refers = CANONICAL.get(name.partition("[")[0]) in REFERENCES | {ORDERED}
+        # Not by pathlib, which fails at what is too long for a path, as a picture in a text is.
+        yield Part(name, spool.copy_of(Path(value)) if refers and os.path.isfile(value) else value)  # noqa: PTH113
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -168,7 +168,9 @@ def _check_prompt(prompt: str) -> None:
     """Raise InvalidParams for words that the conditioner would take for pictures."""
     for place in PLACES:
         if place in prompt:
-            raise InvalidParams("prompt", f"prompt: {place} is not allowed; it stands for a picture or a film")
+            raise InvalidParams(
+                "prompt", f"prompt: {place} is not allowed; it stands for a picture or a film"
+            )
 
 
 def _task(params: GenerationParams) -> str:

@@ -14,7 +14,8 @@ import psutil
 import pytest
 import torch
 
-from tests.e2e.requests import SMALL, make
+from tests.e2e.requests import SMALL, make, png
+from tests.server.films import sound
 from tests.serving import FAULTS, Served, finished, start
 
 LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
@@ -220,10 +221,13 @@ def test_a_misspelt_variable_refuses_to_start(tmp_path: Path) -> None:
 
 
 def test_a_video_without_a_server(tmp_path: Path) -> None:
-    """`reelserve generate` writes the file that its name says."""
-    target = tmp_path / "out.mp4"
+    """`reelserve generate` writes the file that its name says, of files that its parameters name."""
+    target, picture, voice = tmp_path / "out.mp4", tmp_path / "first.png", tmp_path / "voice.wav"
+    picture.write_bytes(png())
+    voice.write_bytes(sound("wav", "pcm_s16le"))
     command = [sys.executable, "-m", "server.cli", "generate", "a red circle", "-o", str(target)]
-    params = [f"-p={name}={value}" for name, value in SMALL.items() if name != "prompt"]
+    given = SMALL | {"model": "tiny-wan-s2v", "input_reference": picture, "audio_reference": voice}
+    params = [f"-p={name}={value}" for name, value in given.items() if name != "prompt"]
     ended = subprocess.run([*command, *params], capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "5 frames, seed 7" in ended.stdout

@@ -296,7 +296,7 @@ def test_a_fixed_latent_takes_the_place_of_the_noise(model: MiniMaxH3, tmp_path:
 def test_a_prompt_cannot_hold_the_place_of_a_picture(model: MiniMaxH3, tmp_path: Path, place: str) -> None:
     """The conditioner would look for one picture more than there is."""
     image = picture(tmp_path / "first.png", 64, 32)
-    with pytest.raises(InvalidParams, match="prompt: .* is not allowed") as caught:
+    with pytest.raises(InvalidParams, match=r"prompt: .* is not allowed") as caught:
         make(model, prompt=f"a dog {place}", image=image)
     assert caught.value.field == "prompt"
 
