@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +15,8 @@ from PIL import Image
 from tests.encoding.judge import watch
 
 SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
+_ENDLESS = SMALL | {"size": "160x96", "num_frames": 161, "num_inference_steps": 200}
+"""Minutes of work."""
 
 
 def video_of(content: bytes) -> tuple[tuple[int, int], int, Fraction]:
@@ -28,6 +32,20 @@ def tensor_of(content: bytes) -> dict[str, Any]:
 
 def make(client: httpx.Client, **fields: Any) -> httpx.Response:
     return client.post("/v1/videos/sync", json=SMALL | fields).raise_for_status()
+
+
+@contextmanager
+def occupied(client: httpx.Client) -> Iterator[Callable[[], object]]:
+    """A worker that is busy for as long as the block lasts, or until what it is given is called."""
+    url = f"/v1/videos/{client.post('/v1/videos', json=_ENDLESS).raise_for_status().json()['id']}"
+
+    def release() -> None:
+        client.delete(url)
+
+    try:
+        yield release
+    finally:
+        release()
 
 
 def png(width: int = 64, height: int = 32) -> bytes:

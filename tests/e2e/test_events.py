@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.requests import SMALL
+from tests.e2e.requests import SMALL, occupied
 from tests.serving import finished
 
 LONG = SMALL | {"num_inference_steps": 150}
@@ -34,9 +34,13 @@ def watched(client: httpx.Client, video_id: str) -> list[tuple[str, dict[str, An
 
 def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     """Steps and chunks as they are done, progress that never falls, and the end as the last event."""
-    client.post("/v1/videos", json=LONG).raise_for_status()  # the other waits, and is watched from its start
-    created = client.post("/v1/videos", json=LONG).json()
-    events = watched(client, created["id"])
+    with occupied(client) as release:
+        created = client.post("/v1/videos", json=LONG).json()
+        with client.stream("GET", f"/v1/videos/{created['id']}/events") as response:
+            following = events_of(response)
+            events = [next(following)]  # it is watched from its start
+            release()
+            events += following
     assert [name for name, _ in events[:-1]] == ["progress"] * (len(events) - 1)
     assert events[-1][0] == "completed"
     assert events[-1][1]["progress"] == 100
@@ -57,14 +61,15 @@ def test_events_of_an_ended_job(client: httpx.Client) -> None:
 def test_events_of_a_cancelled_and_of_a_deleted_job(client: httpx.Client) -> None:
     """The last event says what became of it."""
     for action, last in (("cancel", "failed"), ("delete", "deleted")):
-        created = client.post("/v1/videos", json=LONG).json()
-        with client.stream("GET", f"/v1/videos/{created['id']}/events") as response:
-            events = events_of(response)
-            next(events)
-            url = f"/v1/videos/{created['id']}"
-            done = client.post(f"{url}/cancel") if action == "cancel" else client.delete(url)
-            assert done.status_code == 200
-            assert list(events)[-1][0] in (last, "failed")
+        with occupied(client):
+            created = client.post("/v1/videos", json=LONG).json()
+            with client.stream("GET", f"/v1/videos/{created['id']}/events") as response:
+                events = events_of(response)
+                next(events)
+                url = f"/v1/videos/{created['id']}"
+                done = client.post(f"{url}/cancel") if action == "cancel" else client.delete(url)
+                assert done.status_code == 200
+                assert list(events)[-1][0] in (last, "failed")
 
 
 def test_events_of_no_job(client: httpx.Client) -> None:
@@ -75,12 +80,13 @@ def test_events_of_no_job(client: httpx.Client) -> None:
 
 def test_places_in_the_queue_and_when_to_ask_again(client: httpx.Client) -> None:
     """Behind a long job: 0, then 1; the header is plain digits until the job has ended, and gone then."""
-    running, first, second = (client.post("/v1/videos", json=LONG).json()["id"] for _ in range(3))
-    seen = [client.get(f"/v1/videos/{video_id}") for video_id in (first, second)]
-    assert [response.json()["queue_position"] for response in seen] == [0, 1]
-    assert all(response.headers["openai-poll-after-ms"].isdecimal() for response in seen)
-    for video_id in (second, first, running):
-        client.delete(f"/v1/videos/{video_id}")
+    with occupied(client):
+        waiting = [client.post("/v1/videos", json=LONG).json()["id"] for _ in range(2)]
+        seen = [client.get(f"/v1/videos/{video_id}") for video_id in waiting]
+        assert [response.json()["queue_position"] for response in seen] == [0, 1]
+        assert all(response.headers["openai-poll-after-ms"].isdecimal() for response in seen)
+        for video_id in waiting:
+            client.delete(f"/v1/videos/{video_id}")
     done = client.post("/v1/videos", json=SMALL).json()["id"]
     finished(client, done)
     assert "openai-poll-after-ms" not in client.get(f"/v1/videos/{done}").headers
