@@ -101,7 +101,7 @@ class ModelSettings(Section):
     )
     guidance_scale_2: float | None = Field(None, ge=0, le=20, description="its default, low-noise expert")
     boundary_ratio: float | None = Field(None, ge=0, le=1, description="where the experts change over")
-    flow_shift: float | None = Field(None, gt=0, le=30, description="default shift of the noise schedule")
+    flow_shift: float | None = Field(None, ge=1e-7, le=30, description="default shift of the noise schedule")
     negative_prompt: str | None = Field(None, description="default negative prompt; null: the official text")
     max_sequence_length: int | None = Field(
         None, ge=1, le=512, description="default prompt length in tokens; null: 512, or no bound"
@@ -115,6 +115,19 @@ class ModelSettings(Section):
     )
     decode: DecodeSettings = DecodeSettings()
     limits: LimitSettings = Field(description="bounds of a request")
+
+    @model_validator(mode="after")
+    def _check_defaults(self) -> Self:
+        frames, pixels = self.limits.max_num_frames, self.limits.max_pixels
+        if self.num_frames > frames:
+            raise ValueError(
+                f"num_frames: {self.num_frames} given, above its limits.max_num_frames: {frames}"
+            )
+        if self.width * self.height > pixels:
+            raise ValueError(
+                f"width, height: {self.width}x{self.height} given, above its limits.max_pixels: {pixels}"
+            )
+        return self
 
     def to_config(self, base: Path, kernels: Path) -> ModelConfig:
         """As a worker takes it; `base` is the folder that a relative `path` starts from.

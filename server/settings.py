@@ -178,5 +178,6 @@ def _explain(error: ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
         told = problem["type"] in ("missing", "extra_forbidden") or name.startswith(SECRET)
+        told = told or isinstance(problem["input"], dict | list | tuple)  # whole sections hide the words
         shown = "" if told else f" (got {problem['input']!r})"
         yield f"{name}: {problem['msg']}{shown}"

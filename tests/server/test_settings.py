@@ -60,6 +60,11 @@ def test_a_flag_beats_the_environment_beats_the_file(tmp_path: Path, monkeypatch
         (ONE_MODEL.replace("num_frames: 5", "num_frames: 0"), "models.0.num_frames"),
         (ONE_MODEL.replace("width: 64", "width: 63"), "models.0.width"),
         (ONE_MODEL + "    colour: red\n", "models.0.colour"),
+        (
+            ONE_MODEL.replace("num_frames: 5", "num_frames: 11"),
+            "11 given, above its limits.max_num_frames: 10",
+        ),
+        (ONE_MODEL.replace("width: 64", "width: 320"), "320x32 given, above its limits.max_pixels: 10000"),
     ],
 )
 def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str, told: str) -> None:
