@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from diffusers import DiffusionPipeline
@@ -14,16 +14,17 @@ from pipelines.base import (
     GenerationParams,
     Grid,
     ModelConfig,
-    ModelDefaults,
     ModelInfo,
     ReferenceUse,
     Task,
 )
+from pipelines.device_memory import enough_memory_for
 from pipelines.dummy import dummy_pipeline
-from pipelines.errors import BadOutput, LoadFailed, OutOfMemory
+from pipelines.errors import BadOutput, LoadFailed
 from pipelines.fit import trim
 from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
+from pipelines.wan_defaults import ONE_EXPERT, boundary_of, defaults_of
 from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
 from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
 from pipelines.wan_warm import WARM_VIDEO, warm
@@ -34,13 +35,6 @@ NEGATIVE_PROMPT = (
     "手指融合，静止不动的画面，杂乱的背景，三条腿，背景人很多，倒着走"
 )
 """The official text of Wan 2.2's `sample_neg_prompt`."""
-
-MAX_SEQUENCE_LENGTH = 512
-"""Tokens that the text encoder was used with."""
-
-_ONE_EXPERT = dict.fromkeys(("guidance_scale_2", "boundary_ratio"), "has one expert, it needs two")
-
-T = TypeVar("T")
 
 _IMAGE_USE: dict[Task, ReferenceUse] = {"t2v": "none", "i2v": "required", "ti2v": "optional"}
 
@@ -105,11 +99,8 @@ class Wan:
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk]:
         """See `pipelines.base.Pipeline.generate`."""
         try:
-            yield from self._generate(params, control)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(
-                f"{params.width}x{params.height}, {params.num_frames} frames: {error}"
-            ) from None
+            with enough_memory_for(params):
+                yield from self._generate(params, control)
         finally:
             self._pipe.maybe_free_model_hooks()
 
@@ -138,7 +129,7 @@ class Wan:
     def _experts(self, params: GenerationParams) -> Experts:
         assert params.guidance_scale is not None
         high = Expert(self._pipe.transformer, params.guidance_scale)
-        if not _has_two_experts(self._pipe):
+        if boundary_of(self._pipe) is None:
             return Experts(high, None, 0)
         assert params.guidance_scale_2 is not None
         assert params.boundary_ratio is not None
@@ -223,43 +214,7 @@ def _info(pipe: Any, config: ModelConfig) -> ModelInfo:
         image=_IMAGE_USE[task],
         last_image=task == "i2v",
         grid=Grid(temporal=vae.scale_factor_temporal, spatial=vae.scale_factor_spatial * patch[1]),
-        defaults=_defaults(pipe, config),
+        defaults=defaults_of(pipe, config, NEGATIVE_PROMPT),
         limits=config.limits,
-        unused={} if _has_two_experts(pipe) else _ONE_EXPERT,
+        unused=dict(ONE_EXPERT) if boundary_of(pipe) is None else {},
     )
-
-
-def _has_two_experts(pipe: Any) -> bool:
-    return pipe.config.boundary_ratio is not None
-
-
-def _defaults(pipe: Any, config: ModelConfig) -> ModelDefaults:
-    scheduler = pipe.scheduler.config
-    low, boundary, two = config.guidance_scale_2, config.boundary_ratio, _has_two_experts(pipe)
-    if config.guidance_scale is None:
-        raise LoadFailed(f"model {config.id}: guidance_scale is missing; the checkpoint does not tell it")
-    if not two and (low is not None or boundary is not None):
-        raise LoadFailed(
-            f"model {config.id}: guidance_scale_2 and boundary_ratio need two experts; it has one"
-        )
-    if two:
-        low = config.guidance_scale if low is None else low
-        boundary = pipe.config.boundary_ratio if boundary is None else boundary
-    shift = scheduler.get("flow_shift", scheduler.get("shift"))
-    return ModelDefaults(
-        width=config.width,
-        height=config.height,
-        num_frames=config.num_frames,
-        fps=config.fps,
-        num_inference_steps=config.num_inference_steps,
-        guidance_scale=config.guidance_scale,
-        guidance_scale_2=low,
-        boundary_ratio=boundary,
-        flow_shift=_or(config.flow_shift, shift),
-        negative_prompt=_or(config.negative_prompt, NEGATIVE_PROMPT),
-        max_sequence_length=_or(config.max_sequence_length, MAX_SEQUENCE_LENGTH),
-    )
-
-
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value

@@ -21,7 +21,8 @@ from pipelines.base import (
     Sound,
     SoundFormat,
 )
-from pipelines.errors import BadOutput, InvalidParams, LoadFailed, OutOfMemory
+from pipelines.device_memory import enough_memory_for
+from pipelines.errors import BadOutput, InvalidParams, LoadFailed
 from pipelines.fit import cover, trim
 from pipelines.latents import load_fixed
 from pipelines.minimax_h3.blocks import BEFORE, ENCODE, SOUND, Run
@@ -76,12 +77,8 @@ class MiniMaxH3:
     @torch.inference_mode()
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
         """See `pipelines.base.Pipeline.generate`."""
-        try:
+        with enough_memory_for(params):
             yield from self._generate(params, control)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(
-                f"{params.width}x{params.height}, {params.num_frames} frames: {error}"
-            ) from None
 
     def _generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk | Sound]:
         self._pipe.scheduler.set_shift(params.flow_shift)

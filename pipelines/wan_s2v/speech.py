@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from pipelines.base import Chunk, Control, GenerationParams, ModelConfig, Sound
-from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
+from pipelines.device_memory import enough_memory_for
+from pipelines.errors import BadOutput, InvalidParams
 from pipelines.fit import cover, to_pixels, trim
 from pipelines.latents import draw, load_fixed
 from pipelines.wan_condition import encode, statistics
@@ -85,11 +86,8 @@ class WanS2V:
         A clip's chunks are given before the next one is denoised, which goes on from their last frames.
         """
         try:
-            yield from self._generate(params, control)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(
-                f"{params.width}x{params.height}, {params.num_frames} frames: {error}"
-            ) from None
+            with enough_memory_for(params):
+                yield from self._generate(params, control)
         finally:
             self._pipe.maybe_free_model_hooks()
 
