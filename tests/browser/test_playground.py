@@ -118,7 +118,7 @@ def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
 def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:
     """Progress is shown on the way, the cancel is told, and the row goes."""
     page.locator("summary").click()
-    fill(page, "a long one", num_inference_steps="200", num_frames="33")
+    fill(page, "a long one", num_inference_steps="200", num_frames="161")
     make(page)
     expect(page.locator("#state")).to_contain_text("denoise", timeout=10_000)
     page.get_by_role("button", name="Cancel").click()

@@ -176,7 +176,7 @@ async def test_retrieve_and_delete(api: Api) -> None:
 
 async def test_a_failed_video_ends_the_polling(api: Api) -> None:
     """A cancelled video is `failed` with a code; the client's poll ends, and its file is not found."""
-    video = await create(api, num_inference_steps=200, num_frames=81)
+    video = await create(api, size="160x96", num_inference_steps=200, num_frames=161)
     with pytest.raises(openai.NotFoundError) as early:
         await content(api, video)
     assert early.value.code == "video_not_ready"

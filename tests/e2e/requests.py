@@ -15,8 +15,8 @@ from PIL import Image
 from tests.encoding.judge import watch
 
 SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
-_ENDLESS = SMALL | {"size": "160x96", "num_frames": 161, "num_inference_steps": 200}
-"""Minutes of work."""
+ENDLESS = SMALL | {"size": "160x96", "num_frames": 161, "num_inference_steps": 200}
+"""Minutes of work, for a test that ends it."""
 
 
 def video_of(content: bytes) -> tuple[tuple[int, int], int, Fraction]:
@@ -37,7 +37,7 @@ def make(client: httpx.Client, **fields: Any) -> httpx.Response:
 @contextmanager
 def occupied(client: httpx.Client) -> Iterator[Callable[[], object]]:
     """A worker that is busy for as long as the block lasts, or until what it is given is called."""
-    url = f"/v1/videos/{client.post('/v1/videos', json=_ENDLESS).raise_for_status().json()['id']}"
+    url = f"/v1/videos/{client.post('/v1/videos', json=ENDLESS).raise_for_status().json()['id']}"
 
     def release() -> None:
         client.delete(url)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import torch
 
-from tests.e2e.requests import SMALL, make, tensor_of, video_of
+from tests.e2e.requests import ENDLESS, SMALL, make, tensor_of, video_of
 from tests.serving import Served, finished
 
 
@@ -80,7 +80,7 @@ def test_parts_of_a_file(client: httpx.Client) -> None:
 
 def test_a_file_that_is_not_there_yet(client: httpx.Client) -> None:
     """404 with a code of its own until the video is completed, and after it failed."""
-    created = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 200}).json()
+    created = client.post("/v1/videos", json=ENDLESS).json()
     url = f"/v1/videos/{created['id']}"
     early = client.get(f"{url}/content")
     assert (early.status_code, early.json()["error"]["code"]) == (404, "video_not_ready")

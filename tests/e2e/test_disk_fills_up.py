@@ -14,7 +14,7 @@ from tests.serving import Served, finished, start
 
 pytestmark = pytest.mark.mounts
 
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 60}
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from tests.e2e.requests import SMALL, make, png
+from tests.e2e.requests import ENDLESS, SMALL, make, png
 from tests.server.films import sound
 from tests.serving import FAULTS, Served, finished, start
 
@@ -53,16 +53,16 @@ def begun(client: httpx.Client, video_id: str) -> None:
 def test_a_client_that_leaves_frees_the_worker(client: httpx.Client) -> None:
     """The waiting request's job is cancelled, and the next one is served at once."""
     with pytest.raises(httpx.ReadTimeout):
-        client.post("/v1/videos/sync", json=LONG, timeout=0.5)
+        client.post("/v1/videos/sync", json=ENDLESS, timeout=0.5)
     make(client)
     jobs = client.get("/v1/videos", params={"limit": 2}).json()["data"]
-    left = next(job for job in jobs if job["num_frames"] == LONG["num_frames"])
+    left = next(job for job in jobs if job["num_frames"] == ENDLESS["num_frames"])
     assert (left["status"], left["error"]["code"]) == ("failed", "cancelled")
 
 
 def test_a_deleted_job_stops(client: httpx.Client, served: Served) -> None:
     """The worker takes the next job within a step, and nothing of the first one stays."""
-    created = client.post("/v1/videos", json=LONG).json()
+    created = client.post("/v1/videos", json=ENDLESS).json()
     begun(client, created["id"])
     assert client.delete(f"/v1/videos/{created['id']}").status_code == 200
     make(client)
@@ -84,7 +84,7 @@ def test_a_dead_worker_fails_its_job_and_comes_back(own: Served) -> None:
     """The job says so, health is honest meanwhile, and the new worker makes the same bytes."""
     with own.client() as client:
         before = make(client).content
-        created = client.post("/v1/videos", json=LONG).json()
+        created = client.post("/v1/videos", json=ENDLESS).json()
         begun(client, created["id"])
         worker_of(own).kill()
         until(lambda: client.get("/health").status_code == 503, 5)
@@ -144,7 +144,7 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
         done = client.post("/v1/videos", json=SMALL).json()["id"]
         finished(client, done)
         content = client.get(f"/v1/videos/{done}/content").content
-        running = client.post("/v1/videos", json=LONG | {"num_inference_steps": 20}).json()["id"]
+        running = client.post("/v1/videos", json=LONG | {"num_inference_steps": 100}).json()["id"]
         queued = client.post("/v1/videos", json=SMALL).json()["id"]
         begun(client, running)
     worker = worker_of(own)
@@ -166,7 +166,7 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
 def test_a_folder_that_cannot_be_written(own: Served) -> None:
     """The job fails as a matter of storage, without a path in the message, and the next one is made."""
     with own.client() as client:
-        created = client.post("/v1/videos", json=LONG | {"num_inference_steps": 10}).json()
+        created = client.post("/v1/videos", json=LONG | {"num_inference_steps": 100}).json()
         begun(client, created["id"])
         folder = own.artifacts / created["id"]
         folder.rmdir()
@@ -254,9 +254,7 @@ def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
     try:
         with server.client() as client:
             until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text, 60)
-            made = [
-                client.post("/v1/videos", json=LONG | {"num_inference_steps": 60}).json()["id"] for _ in "ab"
-            ]
+            made = [client.post("/v1/videos", json=LONG).json()["id"] for _ in "ab"]
 
             def running() -> bool:
                 states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.requests import SMALL, make, png
+from tests.e2e.requests import ENDLESS, SMALL, make, png
 from tests.serving import finished
 
 FORM = dict[str, tuple[str | None, str | bytes]]
@@ -70,7 +70,7 @@ def test_a_remix_of_a_picture_starts_from_the_same_picture(client: httpx.Client)
 def test_a_remix_of_what_cannot_be_remixed(client: httpx.Client) -> None:
     """Unknown: 404. Not completed: 409, which clients do not repeat. Another model or no prompt: 400."""
     assert client.post("/v1/videos/video_none/remix", json={"prompt": "x"}).status_code == 404
-    running = client.post("/v1/videos", json=SMALL | {"num_inference_steps": 150}).json()
+    running = client.post("/v1/videos", json=ENDLESS).json()
     early = client.post(f"/v1/videos/{running['id']}/remix", json={"prompt": "x"})
     assert (early.status_code, early.headers["x-should-retry"]) == (409, "false")
     client.delete(f"/v1/videos/{running['id']}")

@@ -93,7 +93,7 @@ test('a deleted video is not found', async () => {
 });
 
 test('a cancelled video is failed, and an illegal move is not tried again', async () => {
-  const video = await api.videos.create({ ...quick, num_inference_steps: 200, num_frames: 81 });
+  const video = await api.videos.create({ ...quick, size: '160x96', num_inference_steps: 200, num_frames: 161 });
   await assert.rejects(() => content(video), (error) => error instanceof NotFoundError && error.code === 'video_not_ready');
   await api.post(`/videos/${video.id}/cancel`);
   assert.equal((await finished(video)).error.code, 'cancelled');
