@@ -39,6 +39,13 @@ class Server:
                 await asyncio.sleep(0.005)
         return self.engine.begun[count - 1]
 
+    async def waited_for(self, count: int) -> None:
+        """Return once `count` requests wait for the one job that is unfinished."""
+        job_id = await self.begun()
+        async with asyncio.timeout(WAIT_S):
+            while (live := self.services.dispatcher.roster.live(job_id)) is None or live.waiters != count:
+                await asyncio.sleep(0.005)
+
     async def finish(self, count: int = 1) -> str:
         """Finish job number `count`; returns its id once the job says so."""
         job_id = await self.begun(count)

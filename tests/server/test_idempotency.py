@@ -189,7 +189,7 @@ async def test_waiting_requests_share_one_job(server: Server) -> None:
     first = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY))
     job_id = await server.begun()
     again = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY))
-    await asyncio.sleep(0.05)
+    await server.waited_for(2)
     await server.finish()
     later = await server.post("/v1/videos/sync", headers=KEY)
     for answer in (await first, await again, later):
@@ -213,9 +213,9 @@ async def test_a_client_that_comes_again_keeps_its_job(server: Server) -> None:
     first = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY))
     await server.begun()
     again = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY))
-    await asyncio.sleep(0.05)
+    await server.waited_for(2)
     first.cancel()
-    await asyncio.sleep(0.05)
+    await server.waited_for(1)
     await server.finish()
     assert (await again).content == b"video"
     assert server.engine.cancelled == []
