@@ -154,7 +154,9 @@ def live_a_while(process: subprocess.Popen[str], chance: random.Random) -> None:
 
 
 def check(client: Client, url: str) -> None:
-    """Every job that was made has ended as it may, and its file can be played."""
+    """Every job that was made has ended as it may, and its file can be played; so have those that nobody was
+    told of, because the server was killed before its answer.
+    """
     with httpx.Client(base_url=url, timeout=20) as http:
         for video_id in client.kept:
             video = finished(http, video_id, 120)
@@ -165,6 +167,19 @@ def check(client: Client, url: str) -> None:
             assert video_of(content)[:2] == ((64, 32), 5)
             assert client.contents.get(video_id, content) == content
         assert all(http.get(f"/v1/videos/{video_id}").status_code == 404 for video_id in client.deleted)
+        for video_id in all_of(http):
+            finished(http, video_id, 120)
+
+
+def all_of(http: httpx.Client) -> list[str]:
+    """The ids of all jobs that there are."""
+    found: list[str] = []
+    more = True
+    while more:
+        page = http.get("/v1/videos", params={"limit": 100} | ({"after": found[-1]} if found else {})).json()
+        found += [video["id"] for video in page["data"]]
+        more = page["has_more"]
+    return found
 
 
 @pytest.mark.timeout(300)
