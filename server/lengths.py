@@ -30,7 +30,7 @@ def num_frames(request: VideoGenerationRequest, info: ModelInfo, fps: Fraction) 
         return request.num_frames
     if request.seconds is None:
         return info.defaults.num_frames
-    frames = _frames_in(request.seconds, fps)
+    frames = frames_in(request.seconds, fps)
     if frames > limit:
         raise BadField("seconds", f"{float(request.seconds):g} is not allowed; {_longest(limit, fps)}")
     return frames
@@ -51,7 +51,7 @@ def as_long_as_sound(
     """
     if not waits_for_sound(request, info):
         return resolved
-    frames, limit = _frames_in(seconds, resolved.fps), info.limits.max_num_frames
+    frames, limit = frames_in(seconds, resolved.fps), info.limits.max_num_frames
     if frames > limit:
         lasts = f"lasts {float(seconds):.6g} s, {frames:,} frames; {_longest(limit, resolved.fps)}"
         raise BadField("audio_reference", f"{lasts}; num_frames or seconds takes its beginning")
@@ -96,7 +96,8 @@ def check_work(params: GenerationParams, request: VideoGenerationRequest, info: 
     )
 
 
-def _frames_in(seconds: Fraction, fps: Fraction) -> int:
+def frames_in(seconds: Fraction, fps: Fraction) -> int:
+    """The frames of a video of `seconds` at `fps` a second, one at least."""
     return max(1, floor(seconds * fps + Fraction(1, 2)))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,13 @@ from pipelines.base import Reference
 from server.echo import shown
 from server.errors import BadField, IllegalMove, VideoExpired
 from server.jobs import Job, JobStatus
+from server.lengths import frames_in
 from server.params import Resolved, find_model, resolve
 from server.parsing import ParsedRequest
 from server.schemas import ORDERED, ORDERED_KINDS, OrderedReference, VideoGenerationRequest
 from server.services import Services
 from server.spool import Upload
+from server.wav import seconds_of
 
 SAME_NAMES = (
     "seed",
@@ -80,8 +85,8 @@ def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
     }
     if request.width is None and request.height is None:
         values["size"] = f"{params.width}x{params.height}"
-    if request.seconds is None and request.audio_reference is None:
-        values["num_frames"] = params.num_frames
+    if request.num_frames is None and request.seconds is None and request.audio_reference is None:
+        values |= _length(request.fps, source)
     for field, file in (("audio_reference", params.audio), ("video_reference", params.video)):
         if file is not None and getattr(request, field) is None:
             values[field] = _kept(parsed, file, field, source)
@@ -95,14 +100,34 @@ def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:
     return {name: value for name, value in values.items() if getattr(request, name) is None}
 
 
+def _length(fps: Fraction | None, source: Job) -> dict[str, Any]:
+    """What makes a remix at `fps`, if that is given, as long as its source.
+
+    That is its frames; but a video that speaks lasts as long as its sound, or the part of that that it has.
+    """
+    params, theirs = source.resolved.params, source.resolved.fps
+    if params.audio is None or fps in (None, theirs):
+        return {"num_frames": params.num_frames}
+    with _if_kept("audio_reference", source):
+        whole = frames_in(seconds_of(params.audio), theirs) == params.num_frames
+    return {} if whole else {"seconds": params.num_frames / theirs}
+
+
 def _kept_reference(parsed: ParsedRequest, reference: Reference, source: Job) -> OrderedReference:
     (key,) = (key for key, kind in ORDERED_KINDS.items() if kind == reference.kind)
     return OrderedReference.model_validate({key: _kept(parsed, reference.path, ORDERED, source)})
 
 
 def _kept(parsed: ParsedRequest, file: Path, field: str, source: Job) -> Upload:
-    try:
+    with _if_kept(field, source):
         return parsed.spool.copy_of(file)
+
+
+@contextmanager
+def _if_kept(field: str, source: Job) -> Iterator[None]:
+    """A file of the source is read within the block."""
+    try:
+        yield
     except FileNotFoundError:
         problem = f"{field}: the file of video {source.id} is not kept any more; send it again"
         raise VideoExpired(problem, param=field) from None

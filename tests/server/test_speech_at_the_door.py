@@ -171,3 +171,18 @@ async def test_a_remix_keeps_voice_picture_and_length(server: Server) -> None:
     files = {"audio_reference": ("upload", BytesIO(wav(3)))}
     other = await server.client.post(url, data={"prompt": "y"}, files=files)
     assert other.json()["num_frames"] == 48
+
+
+async def test_a_remix_at_another_rate_says_as_much(server: Server) -> None:
+    """All of a sound of 2.03 s, or the half second of it that the source has, unless it says how long."""
+    short: dict[str, Any] = {"num_frames": "8"}
+    cases = [({}, {}, 49), ({}, {"num_frames": 9}, 9), (short, {}, 12), (short, {"seconds": 1}, 24)]
+    for place, (given, asked, frames) in enumerate(cases):
+        first = await ask(server, wav(2.03), **given)
+        await server.finish(2 * place + 1)
+        url = f"/v1/videos/{first.json()['id']}/remix"
+        again = await server.client.post(url, json={"prompt": "y", "fps": 24, **asked})
+        assert again.status_code == 200, again.text
+        assert again.json()["num_frames"] == frames
+        params = server.engine.tasks[await server.finish(2 * place + 2)].params
+        assert (params.num_frames, params.fps) == (frames, Fraction(24))
