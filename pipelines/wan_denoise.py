@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from diffusers import UniPCMultistepScheduler
 
 from pipelines.base import GenerationParams
 from pipelines.wan_condition import Condition
@@ -57,6 +58,13 @@ class Experts:
     @property
     def guided(self) -> bool:
         return self.high.guided or (self.low is not None and self.low.guided)
+
+
+def unipc(flow_shift: float) -> UniPCMultistepScheduler:
+    """The scheduler that checkpoints of Wan come with."""
+    return UniPCMultistepScheduler(
+        prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=flow_shift
+    )
 
 
 def scheduler_for(

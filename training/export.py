@@ -14,11 +14,12 @@ from typing import Any
 from diffusers import (
     AutoencoderKLWan,
     DiffusionPipeline,
-    UniPCMultistepScheduler,
     WanImageToVideoPipeline,
     WanPipeline,
 )
 
+from pipelines.saving import save
+from pipelines.wan_denoise import unipc
 from training import models, text
 from training.flow import CHANNELS, Task
 from training.loop import averaged
@@ -37,9 +38,7 @@ def assembled(task: Task, vae: Path, high: Path, low: Path | None, shift: float)
         "tokenizer": words,
         "text_encoder": models.text_encoder(len(words)),
         "vae": AutoencoderKLWan.from_pretrained(vae),
-        "scheduler": UniPCMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=shift
-        ),
+        "scheduler": unipc(shift),
         "transformer": models.transformer(*CHANNELS[task]),
     }
     averaged(high, {"text_encoder": parts["text_encoder"], "transformer": parts["transformer"]})
@@ -60,13 +59,6 @@ def _halved(kind: Any, parts: dict[str, Any], **options: Any) -> DiffusionPipeli
     return made
 
 
-def write(pipeline: DiffusionPipeline, folder: Path) -> None:
-    """Save it so that any user can read it."""
-    pipeline.save_pretrained(folder)
-    for file in folder.rglob("*.safetensors"):
-        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
-
-
 def main(arguments: Sequence[str] | None = None) -> bool:
     """The command; whether the folder is there now."""
     parser = argparse.ArgumentParser(description="Write a trained model as a diffusers folder.")
@@ -82,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     if (options.low is None) != (options.task == "ti2v"):
         parser.error("--low: t2v and i2v need it, ti2v has one expert")
     if not options.folder.exists():
-        write(assembled(options.task, options.vae, options.high, options.low, options.shift), options.folder)
+        save(assembled(options.task, options.vae, options.high, options.low, options.shift), options.folder)
     return True
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffusers import AutoencoderKLWan, WanTransformer3DModel
-from transformers import UMT5Config, UMT5EncoderModel
+from diffusers import WanTransformer3DModel
+
+from pipelines.tiny_wan import nets
 
 TEXT_DIM = 64
 LAYOUTS = ("z16", "z48")
@@ -16,21 +17,9 @@ def vae(layout: str) -> Any:
     if layout == "z16":
         # Four times as wide behind the first level: there are few pixels there, and most of the time is spent
         # on the many.
-        return AutoencoderKLWan(base_dim=8, dim_mult=[1, 4, 4, 4], num_res_blocks=1)
-    return AutoencoderKLWan(
-        base_dim=16,
-        decoder_base_dim=16,
-        dim_mult=[1, 2, 2, 2],
-        num_res_blocks=1,
-        z_dim=48,
-        latents_mean=[0.0] * 48,
-        latents_std=[1.0] * 48,
-        is_residual=True,
-        in_channels=12,
-        out_channels=12,
-        patch_size=2,
-        scale_factor_spatial=16,
-    )
+        return nets.vae_z16((1, 4, 4, 4))
+    channels = nets.Z48_CHANNELS
+    return nets.vae_z48((1, 2, 2, 2), mean=[0.0] * channels, std=[1.0] * channels)
 
 
 def transformer(in_channels: int, out_channels: int) -> Any:
@@ -50,17 +39,4 @@ def transformer(in_channels: int, out_channels: int) -> Any:
 
 def text_encoder(vocab_size: int) -> Any:
     """An untrained UMT5 encoder."""
-    config = UMT5Config(
-        vocab_size=vocab_size,
-        d_model=TEXT_DIM,
-        d_kv=16,
-        d_ff=128,
-        num_layers=2,
-        num_heads=4,
-        relative_attention_num_buckets=32,
-        feed_forward_proj="gated-gelu",
-        dropout_rate=0.0,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
-    return UMT5EncoderModel(config)
+    return nets.text_encoder(vocab_size, TEXT_DIM)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,9 @@ from diffusers import (
 from torch import nn
 from transformers import Qwen2TokenizerFast, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from pipelines.saving import save
+from pipelines.tiny_wan.weights import noise
 
 NAME = "tiny-h3"
 LATENT_CHANNELS = 8
@@ -52,7 +54,7 @@ def make(folder: Path) -> None:
         "audio_scheduler": MiniMaxH3Scheduler(shift=3.0),
     }
     for name, part in parts.items():
-        part.save_pretrained(folder / name)
+        save(part, folder / name)
     _write_processor(folder / "processor", words)
     index = {"_class_name": "MiniMaxH3ModularPipeline", "_blocks_class_name": "MiniMaxH3Blocks", **CANVAS}
     classes = {name: type(part) for name, part in parts.items()} | {"processor": None}
@@ -64,8 +66,6 @@ def make(folder: Path) -> None:
         )
         index[name] = [*hint, {"pretrained_model_name_or_path": NAME, "subfolder": name, "type_hint": hint}]
     (folder / "modular_model_index.json").write_text(json.dumps(index, indent=2))
-    for file in folder.rglob("*.safetensors"):
-        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
 
 
 def tokenizer() -> Qwen2TokenizerFast:
@@ -195,25 +195,23 @@ def _write_processor(folder: Path, words: Qwen2TokenizerFast) -> None:
 
 
 def _filled(model: nn.Module, seed: str) -> nn.Module:
-    """Draw every parameter by its name, from integers, so that the same weights come out everywhere.
+    """Draw every parameter by its name, so that the same weights come out everywhere.
 
     Matrices keep the variance of what passes through them; gains of norms and other vectors are about 1.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
-            noise = (torch.rand(parameter.shape, generator=generator) * 2 - 1) * math.sqrt(3)
-            parameter.copy_(_value(name, noise))
+            parameter.copy_(_value(name, noise(name, parameter.shape, seed)))
     return model.eval().half()
 
 
-def _value(name: str, noise: torch.Tensor) -> torch.Tensor:
+def _value(name: str, drawn: torch.Tensor) -> torch.Tensor:
     if name.endswith("bias"):
-        return 0.1 * noise
-    if noise.numel() == max(noise.shape):  # gains
-        gain = 0.1 * noise if name.endswith((".alpha", ".beta")) else 1 + 0.1 * noise
+        return 0.1 * drawn
+    if drawn.numel() == max(drawn.shape):  # gains
+        gain = 0.1 * drawn if name.endswith((".alpha", ".beta")) else 1 + 0.1 * drawn
         return gain * (QUIET if name.startswith("decoder.conv_post") else 1)
-    return noise / math.sqrt(noise[0].numel())
+    return drawn / math.sqrt(drawn[0].numel())
 
 
 if __name__ == "__main__":

@@ -12,15 +12,16 @@ from typing import Any
 from diffusers import (
     AutoencoderKLWan,
     DiffusionPipeline,
-    UniPCMultistepScheduler,
     WanImageToVideoPipeline,
     WanPipeline,
     WanTransformer3DModel,
 )
-from transformers import UMT5Config, UMT5EncoderModel
+from transformers import UMT5EncoderModel
 
-from pipelines.tiny_wan import tokenizer
+from pipelines.saving import save
+from pipelines.tiny_wan import nets, tokenizer
 from pipelines.tiny_wan.weights import fill
+from pipelines.wan_denoise import unipc
 
 TEXT_DIM = 32
 
@@ -66,9 +67,7 @@ Z48_GAINS = VAE_GAINS | {
 def make(folder: Path) -> None:
     """Write `t2v/`, `i2v/` and `ti2v/` below `folder`."""
     for name, pipeline in (("t2v", t2v()), ("i2v", i2v()), ("ti2v", ti2v())):
-        pipeline.save_pretrained(folder / name)
-    for file in folder.rglob("*.safetensors"):
-        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
+        save(pipeline, folder / name)
 
 
 def t2v() -> DiffusionPipeline:
@@ -104,28 +103,13 @@ def _common(vae: AutoencoderKLWan, flow_shift: float) -> dict[str, Any]:
         "tokenizer": words,
         "text_encoder": _text_encoder(len(words)),
         "vae": vae,
-        "scheduler": UniPCMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=flow_shift
-        ),
+        "scheduler": unipc(flow_shift),
     }
 
 
 def _text_encoder(vocab_size: int) -> UMT5EncoderModel:
-    config = UMT5Config(
-        vocab_size=vocab_size,
-        d_model=TEXT_DIM,
-        d_kv=16,
-        d_ff=64,
-        num_layers=2,
-        num_heads=2,
-        relative_attention_num_buckets=32,
-        feed_forward_proj="gated-gelu",
-        dropout_rate=0.0,
-        pad_token_id=0,
-        eos_token_id=1,
-    )
-    model = UMT5EncoderModel(config).eval()
-    fill(model, "umt5", {"*.SelfAttention.q.weight": config.d_kv**-0.5})
+    model = nets.text_encoder(vocab_size, TEXT_DIM).eval()
+    fill(model, "umt5", {"*.SelfAttention.q.weight": model.config.d_kv**-0.5})
     return model
 
 
@@ -146,26 +130,13 @@ def _transformer(seed: str, in_channels: int, out_channels: int) -> WanTransform
 
 
 def _z16() -> AutoencoderKLWan:
-    vae = AutoencoderKLWan(base_dim=8, dim_mult=[1, 2, 2, 2], num_res_blocks=1)
+    vae = nets.vae_z16((1, 2, 2, 2))
     fill(vae, "z16 9", Z16_GAINS)
     return vae.half()
 
 
 def _z48() -> AutoencoderKLWan:
-    vae = AutoencoderKLWan(
-        base_dim=16,
-        decoder_base_dim=16,
-        dim_mult=[1, 1, 1, 1],
-        num_res_blocks=1,
-        z_dim=48,
-        latents_mean=list(Z48_MEAN),
-        latents_std=list(Z48_STD),
-        is_residual=True,
-        in_channels=12,
-        out_channels=12,
-        patch_size=2,
-        scale_factor_spatial=16,
-    )
+    vae = nets.vae_z48((1, 1, 1, 1), Z48_MEAN, Z48_STD)
     fill(vae, "z48 4", Z48_GAINS)
     return vae.half()
 

@@ -10,12 +10,11 @@ import argparse
 import json
 import math
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
 
 import torch
-from diffusers import AutoencoderKLWan, UniPCMultistepScheduler
+from diffusers import AutoencoderKLWan
 from torch import nn
 from transformers import (
     AutoTokenizer,
@@ -25,19 +24,17 @@ from transformers import (
     Wav2Vec2Model,
 )
 
-from pipelines.tiny_wan.weights import noise
+from pipelines.saving import save
+from pipelines.tiny_wan.make import TEXT_DIM, TRANSFORMER_GAINS
+from pipelines.tiny_wan.weights import gain_of, modulation, noise
+from pipelines.wan_denoise import unipc
 from pipelines.wan_s2v.components import WanS2VPipeline
 from pipelines.wan_s2v.transformer import WanS2VTransformer3DModel
 
 _SHIPPED = Path(__file__).parent / "t2v"
 CLIP_FRAMES, MOTION_FRAMES = 8, 9
 
-GAINS = {
-    "condition_embedder.text_embedder.*.bias": 0.0,
-    "condition_embedder.text_embedder.linear_2.weight": 2.0,
-    "*.attn2.norm_q.weight": 2.5,
-    "*.attn2.norm_k.weight": 2.5,
-    "condition_embedder.time_proj.weight": 0.5,
+GAINS = TRANSFORMER_GAINS | {
     # Loud enough to be seen.
     "sound_injectors.*.attn.to_out.0.weight": 3.0,
     "sound_injectors.*.norm.linear.weight": 2.0,
@@ -47,11 +44,9 @@ GAINS = {
 
 def make(folder: Path) -> None:
     """Write `s2v/` below `folder`."""
-    pipeline().save_pretrained(folder / "s2v")
+    save(pipeline(), folder / "s2v")
     for file in (folder / "s2v").rglob("*.json"):
         _forget_where(file)
-    for file in folder.rglob("*.safetensors"):
-        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
 
 
 def _forget_where(file: Path) -> None:
@@ -67,9 +62,7 @@ def pipeline() -> WanS2VPipeline:
         tokenizer=AutoTokenizer.from_pretrained(_SHIPPED / "tokenizer"),
         text_encoder=UMT5EncoderModel.from_pretrained(_SHIPPED / "text_encoder"),
         vae=AutoencoderKLWan.from_pretrained(_SHIPPED / "vae", dtype=torch.float16),
-        scheduler=UniPCMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0
-        ),
+        scheduler=unipc(3.0),
         transformer=_transformer(),
         audio_encoder=_audio_encoder(),
         audio_extractor=Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True),
@@ -81,7 +74,7 @@ def _transformer() -> WanS2VTransformer3DModel:
     model = WanS2VTransformer3DModel(
         num_attention_heads=2,
         attention_head_dim=24,
-        text_dim=32,
+        text_dim=TEXT_DIM,
         freq_dim=64,
         ffn_dim=96,
         num_layers=2,
@@ -118,16 +111,13 @@ def _audio_encoder() -> Wav2Vec2Model:
 def _fill(model: nn.Module, seed: str, gains: Mapping[str, float]) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            found = [gain for pattern, gain in gains.items() if fnmatchcase(name, pattern)]
-            parameter.copy_(_value(name, parameter, seed) * (found[-1] if found else 1.0))
+            parameter.copy_(_value(name, parameter, seed) * gain_of(name, gains))
 
 
 def _value(name: str, parameter: torch.Tensor, seed: str) -> torch.Tensor:
     """Matrices that keep the variance of what passes, norms of 1, modulation near no change."""
     if name.endswith("scale_shift_table"):
-        table = 0.3 * noise(name, parameter.shape, seed)
-        table[:, 2::3] += 1  # gates
-        return table
+        return modulation(name, parameter.shape, seed)
     if name.endswith(("bias", "token", "masked_spec_embed")):
         return 0.1 * noise(name, parameter.shape, seed)
     if parameter.dim() == 1 or name.endswith("original0"):

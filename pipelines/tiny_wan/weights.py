@@ -33,11 +33,12 @@ def fill(model: nn.Module, seed: str, gains: Mapping[str, float]) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             owner = modules[name.rpartition(".")[0]]
-            gain = _gain(name, gains)
+            gain = gain_of(name, gains)
             parameter.copy_(_value(owner, name, parameter, seed) * gain)
 
 
-def _gain(name: str, gains: Mapping[str, float]) -> float:
+def gain_of(name: str, gains: Mapping[str, float]) -> float:
+    """The factor of a parameter: see `fill`."""
     found = [gain for pattern, gain in gains.items() if fnmatchcase(name, pattern)]
     return found[-1] if found else 1.0
 
@@ -52,7 +53,7 @@ def _value(owner: nn.Module, name: str, parameter: nn.Parameter, seed: str) -> t
     if name.endswith("bias"):
         return 0.1 * noise(name, parameter.shape, seed)
     if name.endswith("scale_shift_table"):
-        return _modulation(name, parameter.shape, seed)
+        return modulation(name, parameter.shape, seed)
     if isinstance(owner, nn.Conv2d | nn.Conv3d):
         return _kernel(owner, name, seed)
     if isinstance(owner, nn.Linear):
@@ -62,7 +63,7 @@ def _value(owner: nn.Module, name: str, parameter: nn.Parameter, seed: str) -> t
     return torch.ones(parameter.shape)
 
 
-def _modulation(name: str, shape: torch.Size, seed: str) -> torch.Tensor:
+def modulation(name: str, shape: torch.Size, seed: str) -> torch.Tensor:
     """Shifts and scales of adaptive norms near 0, gates (rows 2 and 5 of a block's six) near 1."""
     table = 0.3 * noise(name, shape, seed)
     table[:, 2::3] += 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from pipelines.errors import LoadFailed
+from pipelines.saving import save
 from pipelines.wan_s2v.official import is_official, load_official
 
 TYPES = ("bfloat16", "float16", "float32")
@@ -30,9 +31,7 @@ def convert(source: Path, target: Path, dtype: torch.dtype) -> None:
         )
     if target.exists() and any(target.iterdir()):
         raise FileExistsError(f"{target} is not empty")
-    load_official(source, dtype).save_pretrained(target)
-    for file in target.rglob("*.safetensors"):
-        file.chmod(0o644)  # safetensors keeps them to their owner; a server may run as another user
+    save(load_official(source, dtype), target)
 
 
 def main() -> int:

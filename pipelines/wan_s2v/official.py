@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from diffusers import AutoencoderKLWan, UniPCMultistepScheduler
+from diffusers import AutoencoderKLWan
 from diffusers.loaders.single_file_utils import convert_wan_vae_to_diffusers
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, UMT5Config, UMT5EncoderModel, Wav2Vec2FeatureExtractor, Wav2Vec2Model
 
 from pipelines.errors import LoadFailed
+from pipelines.wan_denoise import unipc
 from pipelines.wan_s2v.components import WanS2VPipeline
 from pipelines.wan_s2v.names import text_encoder_weights, transformer_weights
 from pipelines.wan_s2v.transformer import WanS2VTransformer3DModel
@@ -85,9 +86,7 @@ def load_official(folder: Path, dtype: torch.dtype) -> WanS2VPipeline:
         tokenizer=AutoTokenizer.from_pretrained(folder / TOKENIZER),
         text_encoder=load_text_encoder(_pickled(folder / TEXT_ENCODER), dtype),
         vae=load_vae(_pickled(folder / VAE), dtype),
-        scheduler=UniPCMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=FLOW_SHIFT
-        ),
+        scheduler=unipc(FLOW_SHIFT),
         transformer=load_transformer(folder, dtype),
         audio_encoder=Wav2Vec2Model.from_pretrained(folder / AUDIO_ENCODER, dtype=torch.float32),
         audio_extractor=Wav2Vec2FeatureExtractor.from_pretrained(folder / AUDIO_ENCODER),

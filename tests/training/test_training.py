@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipelines.saving import save
 from pipelines.wan import load_wan
 from training import evaluate, export, flow, latents, loop, models, start, transformer, vae, world
 from training.judge import judge
@@ -88,7 +89,7 @@ def test_what_is_exported_is_served_and_judged(folder: Path, tmp_path: Path, tas
     loop.train(tmp_path / "run", one.modules, one.losses, NO_STEPS)
     low = None if task == "ti2v" else tmp_path / "run"
     made = export.assembled(task, folder / flow.LAYOUTS[task], tmp_path / "run", low, 5.0)
-    export.write(made, tmp_path / "served")
+    save(made, tmp_path / "served")
     weights = [file.stat().st_size for file in (tmp_path / "served").rglob("*.safetensors")]
     assert sum(weights) < 12_000_000
     model = load_wan(
