@@ -150,6 +150,8 @@ class ReferenceLimits:
     total: int
     required: bool = False
     """Whether it needs some."""
+    max_aspect: float | None = None
+    """The most that a picture or film may be longer one way than the other; None: no bound."""
 
     def of(self, kind: ReferenceKind) -> int:
         """The most of one kind."""

@@ -165,6 +165,11 @@ class ReferenceLimitsBody(Wire):
     audios: int = Field(examples=[3])
     total: int = Field(description="in all", examples=[12])
     required: bool = Field(description="whether it needs some", examples=[False])
+    max_aspect: float | None = Field(
+        None,
+        description="the most that a picture or film may be longer one way than the other; null: no bound",
+        examples=[4],
+    )
 
 
 class ModelCard(Wire):

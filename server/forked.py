@@ -59,6 +59,17 @@ class Refused(Exception):
     """What the client sent cannot be used; the message goes to it."""
 
 
+def check_shape(width: int, height: int, arguments: Mapping[str, float]) -> None:
+    """Whether neither side of a picture is more than `max_aspect` times the other, where an order has that.
+
+    Raises:
+        Refused: one is.
+    """
+    most = arguments.get("max_aspect")
+    if most is not None and max(width, height) > most * min(width, height):
+        raise Refused(f"has {width}x{height} pixels; it must be within 1:{most:g} and {most:g}:1")
+
+
 class WriteFailed(Exception):
     """The result cannot be written; `number` is the system's error number."""
 

@@ -24,7 +24,7 @@ from av.video.reformatter import Colorspace
 from av.video.stream import VideoStream
 from PIL import Image
 
-from server.forked import Refused, Source, Target, serve
+from server.forked import Refused, Source, Target, check_shape, serve
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
 """FFmpeg's names of the containers that are taken."""
@@ -153,7 +153,7 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
 
     Raises:
         Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
-            allow: `max_seconds`, `max_frames`, `max_pixels`.
+            allow: `max_seconds`, `max_frames`, `max_pixels`, `max_aspect`.
         WriteFailed: there is no room for it.
     """
     stream = next((each for each in container.streams.video if not _is_cover(each)), None)
@@ -178,6 +178,7 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
             upright = _upright(frame, stream)
             _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
+                check_shape(upright.width, upright.height, arguments)
                 written = _add_ffv1(output, upright, stream)
             if (upright.width, upright.height) != (written.width, written.height):
                 raise Refused("changes its size")

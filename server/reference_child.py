@@ -24,7 +24,7 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from server.forked import Refused, Source, Target, serve
+from server.forked import Refused, Source, Target, check_shape, serve
 
 FORMATS = tuple(
     plugin.format
@@ -49,11 +49,12 @@ def write_picture(source: Source, target: Target, arguments: Mapping[str, float]
     """Read a picture of at most `arguments["max_pixels"]`, write an upright 8-bit RGB PNG.
 
     Raises:
-        Refused: no picture of a known format, or of more pixels.
+        Refused: no picture of a known format, or of more pixels, or longer than `max_aspect` allows.
         WriteFailed: there is no room for it.
         Exception: whatever a decoder raises.
     """
     picture = read_picture(source, int(arguments["max_pixels"]))
+    check_shape(*picture.size, arguments)
     # Run lengths only: flat pictures, the cheap bombs, stay small, and photographs take half the time.
     picture.save(cast(IO[bytes], target), "PNG", compress_level=1, compress_type=zlib.Z_RLE)
 

@@ -73,18 +73,21 @@ class References:
         self._sound = _sound(media, self._servers[1])
         self._film = _film(media, self._servers[1])
 
-    async def store_image(self, reference: Reference, field: str, target: Path) -> None:
+    async def store_image(
+        self, reference: Reference, field: str, target: Path, *, max_aspect: float | None = None
+    ) -> None:
         """Write the picture to `target`, an upright 8-bit RGB PNG, whole or not at all.
 
-        Its folder must exist. `field` is the name that errors carry.
+        Its folder must exist. `field` is the name that errors carry. `max_aspect`: how much longer it may be
+        one way than the other.
 
         Raises:
             BadField: a kind of reference that is not taken.
-            InvalidImage: not a picture, damaged, or of too many pixels.
+            InvalidImage: not a picture, damaged, of too many pixels, or too long one way.
             FieldTooLarge: more than `images.max_bytes`.
             OSError: there is no room for it.
         """
-        await self._store(reference, field, target, self._picture)
+        await self._store(reference, field, target, _told(self._picture, max_aspect=max_aspect))
 
     async def store_audio(
         self, reference: Reference, field: str, target: Path, *, audible: bool = False
@@ -96,12 +99,16 @@ class References:
                 silent.
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
-        work = self._sound
-        arguments = {**work.arguments, "audible": audible}
-        await self._store(reference, field, target, replace(work, arguments=arguments))
+        await self._store(reference, field, target, _told(self._sound, audible=audible))
 
     async def store_video(
-        self, reference: Reference, field: str, target: Path, *, sound: bool = False
+        self,
+        reference: Reference,
+        field: str,
+        target: Path,
+        *,
+        sound: bool = False,
+        max_aspect: float | None = None,
     ) -> None:
         """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, times from
         0 on. With `sound` it keeps its own, if it has any, as `store_audio` would store it.
@@ -110,9 +117,8 @@ class References:
             InvalidMedia: not a film, damaged, or beyond the limits of `media`.
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
-        work = self._film
-        arguments = {**work.arguments, "sound": sound}
-        await self._store(reference, field, target, replace(work, arguments=arguments))
+        work = _told(self._film, sound=sound, max_aspect=max_aspect)
+        await self._store(reference, field, target, work)
 
     async def close(self) -> None:
         """End the processes that decode."""
@@ -179,6 +185,12 @@ def _film(settings: MediaSettings, server: ForkServer) -> _Work:
     memory = BASE_MEMORY * 2 + FILM_BYTES * settings.max_video_pixels
     sound = _sound(settings, server)
     return replace(sound, noun="a film", memory=memory, arguments={"film": True, **bounds})
+
+
+def _told(work: _Work, **arguments: float | None) -> _Work:
+    """The work with further arguments, without those that are None."""
+    more = {name: value for name, value in arguments.items() if value is not None}
+    return replace(work, arguments={**work.arguments, **more})
 
 
 async def _decode(upload: Upload, field: str, part: Path, work: _Work) -> None:

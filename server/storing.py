@@ -44,31 +44,33 @@ async def with_references(
             folder = await asyncio.to_thread(make_folder)
             stored[param] = folder / f"{field}.{suffix}"
             await store(reference, field, stored[param])
+    info = find_model(request, capabilities)
     if "audio" in stored:
-        info = find_model(request, capabilities)
         seconds = await asyncio.to_thread(seconds_of, stored["audio"])
         resolved = as_long_as_sound(resolved, request, info, seconds)
-    if request.references:
-        folder = await asyncio.to_thread(make_folder)
+    if request.references and info.references is not None:
+        folder, longest = await asyncio.to_thread(make_folder), info.references.max_aspect
         stored["references"] = tuple(
             [
-                await _stored(reference, f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}", references)
-                for index, reference in enumerate(request.references)
+                await _stored(each, f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}", references, longest)
+                for index, each in enumerate(request.references)
             ]
         )
     return replace(resolved, params=replace(resolved.params, **stored))
 
 
-async def _stored(reference: OrderedReference, field: str, stem: Path, references: References) -> Reference:
+async def _stored(
+    reference: OrderedReference, field: str, stem: Path, references: References, longest: float | None
+) -> Reference:
     kind, source = reference.kind, reference.source
     match kind:
         case "image":
             path = stem.with_suffix(".png")
-            await references.store_image(source, field, path)
+            await references.store_image(source, field, path, max_aspect=longest)
         case "audio":
             path = stem.with_suffix(".wav")
             await references.store_audio(source, field, path)
         case "video":
             path = stem.with_suffix(".mkv")
-            await references.store_video(source, field, path, sound=True)
+            await references.store_video(source, field, path, sound=True, max_aspect=longest)
     return Reference(kind, path)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import torch
+from diffusers.modular_pipelines.minimax_h3.modular_pipeline import MINIMAX_H3_MAX_ASPECT_RATIO
 
 from pipelines.base import (
     Chunk,
@@ -227,6 +228,7 @@ def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
         audios=setup.max_audios,
         total=setup.max_references,
         required=required,
+        max_aspect=MINIMAX_H3_MAX_ASPECT_RATIO,
     )
 
 

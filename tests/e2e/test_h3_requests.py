@@ -38,6 +38,7 @@ def test_a_client_can_learn_what_it_takes(client: httpx.Client) -> None:
     models = {model["id"]: model for model in client.get("/v1/models").json()["data"]}
     told = models["tiny-minimax-h3"]
     assert (told["references"]["images"], told["references"]["total"]) == (9, 12)
+    assert told["references"]["max_aspect"] == 4
     assert told["sound"] == {"sample_rate": 32_000, "channels": 2}
     assert "guidance_scale" in told["unused"]
     assert models["tiny-wan-t2v"]["references"] is None
@@ -95,14 +96,12 @@ def test_what_means_nothing_to_it_is_refused(
     assert words in error["message"]
 
 
-def test_a_reference_that_turns_out_to_be_of_no_use(client: httpx.Client) -> None:
-    """The job fails and says why; the next one runs."""
+def test_a_reference_of_a_strange_shape_is_refused(client: httpx.Client) -> None:
+    """Before anything is queued."""
     long = f"data:image/png;base64,{b64encode(png(320, 32)).decode()}"
-    queued = client.post("/v1/videos", json=H3 | {"references": [{"image_url": long}]}).json()
-    video = finished(client, queued["id"])
-    assert video["status"] == "failed"
-    assert video["error"]["code"] == "invalid_reference"  # type: ignore[index]
-    assert "320x32" in video["error"]["message"]  # type: ignore[index]
+    response = client.post("/v1/videos", json=H3 | {"references": [{"image_url": long}]})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "references[0].image_url")
+    assert "320x32" in response.json()["error"]["message"]
 
 
 def test_it_stops_when_it_is_told_to(client: httpx.Client) -> None:

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.server.running import Server, serving
 from tests.server.scripted import resolved
 from tests.server.test_model_rules import door_to
 
-LIMITS = ReferenceLimits(images=2, videos=1, audios=1, total=3)
+LIMITS = ReferenceLimits(images=2, videos=1, audios=1, total=3, max_aspect=4)
 PICTURE, SOUND, FILM = ({f"{kind}_url": "data:,x"} for kind in ("image", "audio", "video"))
 FILE = ("upload", b"abc", "application/octet-stream")
 
@@ -218,6 +219,23 @@ async def test_one_that_is_damaged_is_named(server: Server, tmp_path: Path) -> N
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "references[1][image_url]"
     assert response.json()["error"]["code"] == "invalid_image"
+    assert list((tmp_path / "uploads").iterdir()) == []
+
+
+async def test_shapes_that_the_model_does_not_take_are_named(server: Server, tmp_path: Path) -> None:
+    """Longer than four to one, as it is seen: by the picture's size, or the film's with square pixels."""
+    tall, four = encoded(split().resize((16, 65)), "PNG"), encoded(split().resize((16, 64)), "PNG")
+    wide = film(size=(64, 48), aspect=Fraction(4))
+    for key, data, code, size in (
+        ("image_url", tall, "invalid_image", "16x65"),
+        ("video_url", wide, "invalid_media", "256x48"),
+    ):
+        files = {"references[0][image_url]": ("upload", four), f"references[1][{key}]": ("upload", data)}
+        response = await server.client.post("/v1/videos", data={"prompt": "x"}, files=files)
+        error = response.json()["error"]
+        told = response.status_code, error["param"], error["code"], error["message"].partition(": ")[2]
+        problem = f"has {size} pixels; it must be within 1:4 and 4:1"
+        assert told == (400, f"references[1][{key}]", code, problem)
     assert list((tmp_path / "uploads").iterdir()) == []
 
 
