@@ -8,6 +8,11 @@ PipelineError
 └── Cancelled        the caller asked to stop
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PipelineError(Exception):
     """Base of every error that a pipeline raises on purpose."""
@@ -38,3 +43,16 @@ class BadOutput(PipelineError):
 
 class Cancelled(PipelineError):
     """The job was cancelled between two steps."""
+
+
+@contextmanager
+def loading(model: str, path: str) -> Iterator[None]:
+    """A block in which libraries read the checkpoint at `path`.
+
+    Raises:
+        LoadFailed: with their words, for whatever they raise of a checkpoint that they can't read.
+    """
+    try:
+        yield
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RuntimeError, ImportError) as error:
+        raise LoadFailed(f"model {model}: cannot load {path}: {error}") from error

@@ -19,14 +19,13 @@ from pipelines.base import (
     Task,
 )
 from pipelines.device_memory import enough_memory_for
-from pipelines.dummy import dummy_pipeline
 from pipelines.errors import BadOutput, LoadFailed
 from pipelines.fit import trim
 from pipelines.latents import draw, load_fixed
-from pipelines.wan_condition import Condition, NoCondition, concatenated, first_frame, statistics
+from pipelines.wan_condition import Condition, NoCondition, concatenated, denormalized, first_frame
 from pipelines.wan_defaults import ONE_EXPERT, boundary_of, defaults_of
 from pipelines.wan_denoise import Embeddings, Expert, Experts, denoise, scheduler_for
-from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
+from pipelines.wan_parts import decoder_of, embed, load_parts
 from pipelines.wan_warm import WARM_VIDEO, warm
 
 NEGATIVE_PROMPT = (
@@ -45,27 +44,12 @@ def load_wan(config: ModelConfig, device: str) -> Wan:
     Raises:
         LoadFailed: missing or broken files, or a checkpoint of another family.
     """
-    if config.tasks:
-        raise LoadFailed(f"model {config.id}: tasks is not allowed; a checkpoint of Wan can do one thing")
-    if config.decode.kernels is not None:
-        keep_kernels_in(config.decode.kernels)
-    try:
-        pipe = _pipe(config, torch.device(device))
-    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError) as error:
-        raise LoadFailed(f"model {config.id}: cannot load {config.path}: {error}") from error
+    pipe = load_parts(config, torch.device(device), _read)
     return Wan(pipe, config, torch.device(device))
 
 
-def _pipe(config: ModelConfig, device: torch.device) -> Any:
-    dtype = getattr(torch, config.dtype)
-    if config.load_format == "dummy":
-        return dummy_pipeline(config.path, dtype, device)
-    pipe = DiffusionPipeline.from_pretrained(config.path, dtype=dtype, use_safetensors=True)
-    if config.offload == "model":
-        pipe.enable_model_cpu_offload(device=device)
-    else:
-        pipe.to(device)
-    return pipe
+def _read(path: str, dtype: torch.dtype) -> Any:
+    return DiffusionPipeline.from_pretrained(path, dtype=dtype, use_safetensors=True)
 
 
 def _task(pipe: Any, config: ModelConfig) -> Task:
@@ -85,11 +69,8 @@ class Wan:
         pipe.set_progress_bar_config(disable=True)
         self._pipe = pipe
         self._device = device
-        decode = config.decode
-        self._decoder = StreamingDecoder(
-            pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
-        )
-        self._tile = decode.tile
+        self._decoder = decoder_of(pipe, config)
+        self._tile = config.decode.tile
         self.info = _info(pipe, config)
         if device.type == "cuda":
             encoded = {"none": 0, "optional": 1, "required": WARM_VIDEO}[self.info.image]
@@ -109,7 +90,7 @@ class Wan:
         noises = self._noises(params, width, height)
         experts = self._experts(params)
         control.progress("prompt", 0, 1)
-        embeddings = self._embed(params, experts)
+        embeddings = embed(self._pipe, params, self._device, guided=experts.guided)
         control.progress("prompt", 1, 1)
         condition = self._condition(params, width, height, control)
         for output, noise in enumerate(noises):
@@ -135,16 +116,6 @@ class Wan:
         assert params.boundary_ratio is not None
         low = Expert(self._pipe.transformer_2, params.guidance_scale_2)
         return Experts(high, low, params.boundary_ratio * self._pipe.scheduler.config.num_train_timesteps)
-
-    def _embed(self, params: GenerationParams, experts: Experts) -> Embeddings:
-        prompt, negative = self._pipe.encode_prompt(
-            prompt=params.prompt,
-            negative_prompt=params.negative_prompt,
-            do_classifier_free_guidance=experts.guided,
-            max_sequence_length=params.max_sequence_length,
-            device=self._device,
-        )
-        return Embeddings(prompt, negative)
 
     def _condition(self, params: GenerationParams, width: int, height: int, control: Control) -> Condition:
         if params.image is None:
@@ -185,8 +156,6 @@ class Wan:
     def _decode(
         self, params: GenerationParams, latents: torch.Tensor, control: Control, output: int
     ) -> Iterator[torch.Tensor]:
-        vae = self._pipe.vae
-        mean, std = statistics(vae, latents)
         total, done = params.num_outputs * params.num_frames, output * params.num_frames
         control.progress("decode", done, total)
 
@@ -194,7 +163,7 @@ class Wan:
             so_far = output * params.num_frames + min(frames, params.num_frames)
             control.progress("decode", done, total, so_far / total)
 
-        decoded = self._decoder.decode((latents * std + mean).to(vae.dtype), tile_done)
+        decoded = self._decoder.decode(denormalized(self._pipe.vae, latents), tile_done)
         for frames in trim(decoded, params.num_frames, params.width, params.height):
             yield frames
             done += frames.shape[1]

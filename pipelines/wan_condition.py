@@ -116,6 +116,12 @@ def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") ->
     return (mode - mean) / std
 
 
+def denormalized(vae: AutoencoderKLWan, latents: torch.Tensor) -> torch.Tensor:
+    """Normalized latents → as the VAE decodes them, in its dtype."""
+    mean, std = statistics(vae, latents)
+    return (latents * std + mean).to(vae.dtype)
+
+
 def statistics(vae: AutoencoderKLWan, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The latents' mean and standard deviation by channel, (1, C, 1, 1, 1), as `like` in dtype and device."""
     config: Any = vae.config

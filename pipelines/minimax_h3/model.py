@@ -23,7 +23,7 @@ from pipelines.base import (
     SoundFormat,
 )
 from pipelines.device_memory import enough_memory_for
-from pipelines.errors import BadOutput, InvalidParams, LoadFailed
+from pipelines.errors import BadOutput, InvalidParams, LoadFailed, loading
 from pipelines.fit import cover, trim
 from pipelines.latents import load_fixed
 from pipelines.minimax_h3.blocks import BEFORE, ENCODE, SOUND, Run
@@ -51,10 +51,8 @@ def load_minimax_h3(config: ModelConfig, device: str) -> MiniMaxH3:
     """
     for name, why in _unused_settings(config):
         raise LoadFailed(f"model {config.id}: {name} is not allowed; the model {why}")
-    try:
+    with loading(config.id, config.path):
         pipe, tasks = load(config, torch.device(device))
-    except (OSError, ValueError, KeyError, AttributeError, RuntimeError, ImportError) as error:
-        raise LoadFailed(f"model {config.id}: cannot load {config.path}: {error}") from error
     return MiniMaxH3(pipe, tasks, config, torch.device(device))
 
 

@@ -8,12 +8,10 @@ import torch
 from huggingface_hub import snapshot_download
 
 from pipelines.base import ModelConfig
-from pipelines.dummy import dummy_pipeline
-from pipelines.errors import LoadFailed
+from pipelines.wan_parts import load_parts
 from pipelines.wan_s2v.components import WanS2VPipeline
 from pipelines.wan_s2v.official import is_official, load_official
 from pipelines.wan_s2v.speech import WanS2V
-from pipelines.wan_vae import keep_kernels_in
 
 _NEEDED = ("*.json", "*.safetensors", "*.pth", "*.model", "*.txt")
 """Of a hub repository: what either layout is read from."""
@@ -25,14 +23,7 @@ def load_wan_s2v(config: ModelConfig, device: str) -> WanS2V:
     Raises:
         LoadFailed: missing or broken files, or a checkpoint of another family.
     """
-    if config.tasks:
-        raise LoadFailed(f"model {config.id}: tasks is not allowed; a checkpoint of Wan can do one thing")
-    if config.decode.kernels is not None:
-        keep_kernels_in(config.decode.kernels)
-    try:
-        pipe = _pipe(config, torch.device(device))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RuntimeError, ImportError) as error:
-        raise LoadFailed(f"model {config.id}: cannot load {config.path}: {error}") from error
+    pipe = load_parts(config, torch.device(device), _read, WanS2VPipeline)
     return WanS2V(pipe, config, torch.device(device))
 
 
@@ -45,16 +36,7 @@ def read_checkpoint(folder: Path, dtype: torch.dtype) -> WanS2VPipeline:
     return pipe
 
 
-def _pipe(config: ModelConfig, device: torch.device) -> WanS2VPipeline:
-    dtype = getattr(torch, config.dtype)
-    if config.load_format == "dummy":
-        pipe: WanS2VPipeline = dummy_pipeline(config.path, dtype, device, WanS2VPipeline)
-        return pipe
-    local = Path(config.path)
-    folder = local if local.is_dir() else Path(snapshot_download(config.path, allow_patterns=list(_NEEDED)))
-    pipe = read_checkpoint(folder, dtype)
-    if config.offload == "model":
-        pipe.enable_model_cpu_offload(device=device)
-    else:
-        pipe.to(device)
-    return pipe
+def _read(path: str, dtype: torch.dtype) -> WanS2VPipeline:
+    local = Path(path)
+    folder = local if local.is_dir() else Path(snapshot_download(path, allow_patterns=list(_NEEDED)))
+    return read_checkpoint(folder, dtype)

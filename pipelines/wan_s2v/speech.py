@@ -15,14 +15,14 @@ from pipelines.device_memory import enough_memory_for
 from pipelines.errors import BadOutput, InvalidParams
 from pipelines.fit import cover, to_pixels, trim
 from pipelines.latents import draw, load_fixed
-from pipelines.wan_condition import encode, statistics
+from pipelines.wan_condition import denormalized, encode
 from pipelines.wan_denoise import Embeddings, scheduler_for
+from pipelines.wan_parts import decoder_of, embed
 from pipelines.wan_s2v.clips import ClipPlan, Motion
 from pipelines.wan_s2v.denoise import Given, denoise_clip, official_sigmas
 from pipelines.wan_s2v.features import align
 from pipelines.wan_s2v.given import SOUND_RATE, heard, poses, sound_of
 from pipelines.wan_s2v.info import info_of
-from pipelines.wan_vae import StreamingDecoder
 from pipelines.wan_warm import WARM_VIDEO, warm
 
 
@@ -70,11 +70,8 @@ class WanS2V:
         pipe.set_progress_bar_config(disable=True)
         self._pipe = pipe
         self._device = device
-        decode = config.decode
-        self._decoder = StreamingDecoder(
-            pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact
-        )
-        self._tile = decode.tile
+        self._decoder = decoder_of(pipe, config)
+        self._tile = config.decode.tile
         self.info = info_of(pipe, config)
         if device.type == "cuda":
             warm(pipe, self._decoder, self.info.grid, config, WARM_VIDEO)
@@ -170,14 +167,7 @@ class WanS2V:
 
     def _embed(self, params: GenerationParams) -> Embeddings:
         assert params.guidance_scale is not None
-        prompt, negative = self._pipe.encode_prompt(
-            prompt=params.prompt,
-            negative_prompt=params.negative_prompt,
-            do_classifier_free_guidance=params.guidance_scale > 1,
-            max_sequence_length=params.max_sequence_length,
-            device=self._device,
-        )
-        return Embeddings(prompt, negative)
+        return embed(self._pipe, params, self._device, guided=params.guidance_scale > 1)
 
     def _clips(
         self, job: _Job, noise: Callable[[int], torch.Tensor], output: int, shown: _Shown
@@ -233,9 +223,7 @@ class WanS2V:
 
     def _decoded(self, latents: torch.Tensor, skipped: int, shown: _Shown) -> Iterator[torch.Tensor]:
         """The frames of normalized latents without the first `skipped`; a cancel is heard among those too."""
-        vae = self._pipe.vae
-        mean, std = statistics(vae, latents)
-        for frames in self._decoder.decode((latents * std + mean).to(vae.dtype), shown.tell):
+        for frames in self._decoder.decode(denormalized(self._pipe.vae, latents), shown.tell):
             shown.tell()
             kept = frames[:, skipped:]
             skipped = max(skipped - frames.shape[1], 0)

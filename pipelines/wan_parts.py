@@ -1,0 +1,61 @@
+"""What Wan's families do alike with the parts of a checkpoint; what each reads and generates is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pipelines.base import GenerationParams, ModelConfig
+from pipelines.dummy import dummy_pipeline
+from pipelines.errors import LoadFailed, loading
+from pipelines.wan_denoise import Embeddings
+from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
+
+Read = Callable[[str, torch.dtype], Any]
+"""A folder or hub repository, and the type of its weights → its parts on the CPU, as a diffusers pipeline."""
+
+
+def load_parts(
+    config: ModelConfig, device: torch.device, read: Read, pipeline: Callable[..., Any] | None = None
+) -> Any:
+    """The parts as the configuration has them read and placed.
+
+    `pipeline`: the class for random weights, where diffusers has none of the name that the folder says.
+
+    Raises:
+        LoadFailed: missing or broken files, or a setting that no checkpoint of Wan has a use for.
+    """
+    if config.tasks:
+        raise LoadFailed(f"model {config.id}: tasks is not allowed; a checkpoint of Wan can do one thing")
+    if config.decode.kernels is not None:
+        keep_kernels_in(config.decode.kernels)
+    dtype = getattr(torch, config.dtype)
+    with loading(config.id, config.path):
+        if config.load_format == "dummy":
+            return dummy_pipeline(config.path, dtype, device, pipeline)
+        pipe = read(config.path, dtype)
+        if config.offload == "model":
+            pipe.enable_model_cpu_offload(device=device)
+        else:
+            pipe.to(device)
+    return pipe
+
+
+def decoder_of(pipe: Any, config: ModelConfig) -> StreamingDecoder:
+    """The decoder of its VAE, as it is configured."""
+    decode = config.decode
+    return StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact)
+
+
+def embed(pipe: Any, params: GenerationParams, device: torch.device, *, guided: bool) -> Embeddings:
+    """What its text encoder makes of the prompts; of the negative one only where a pass is `guided`."""
+    prompt, negative = pipe.encode_prompt(
+        prompt=params.prompt,
+        negative_prompt=params.negative_prompt,
+        do_classifier_free_guidance=guided,
+        max_sequence_length=params.max_sequence_length,
+        device=device,
+    )
+    return Embeddings(prompt, negative)
