@@ -76,25 +76,23 @@ def test_a_cancel_while_the_encoder_is_tried(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_cancel_while_the_tail_is_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device is free already; the job ends within 100 ms, even if one call to the disk takes longer."""
+    """The device is free already; the job ends although one call to the disk does not."""
     reached, released = threading.Event(), threading.Event()
 
     def sync(_self: object) -> None:
         reached.set()
-        released.wait(10)
+        released.wait(60)
 
     monkeypatch.setattr(encoding.part.PartFile, "sync", sync)
     run = Run(tmp_path)
     run.execution.run(Clip())
     assert reached.wait(10)
-    began = time.monotonic()
     run.execution.cancel()
-    assert run.ended.wait(10)
-    took = time.monotonic() - began
+    ended = run.ended.wait(10)
     released.set()
+    assert ended
     assert_cancelled(run)
     assert run.kinds() == [Started, DeviceFree, Failed]
-    assert took < 0.1
     assert list(tmp_path.iterdir()) == []
 
 
