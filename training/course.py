@@ -18,10 +18,10 @@ vae z16 z16-run --until 1000 --side 16 --frames 5 --batch {patches}
 vae z16 z16-run --until 5000 --side 48 --frames 5 --batch {cuts}
 vae z16 z16-run --side 64 --frames 9 --batch {cuts}
 vae z16 z16-run --finish z16
-latents z16 z16-clips --clips 4000 --canvas 96x64x9
-latents z16 z16-clips --clips 6000 --canvas 160x96x17 --pictures
-latents z16 z16-clips --clips 1000 --canvas 96x160x17 --pictures
-latents z16 z16-clips --clips 1000 --canvas 160x96x33 --pictures
+latents z16 z16-clips --clips {many} --canvas 96x64x9
+latents z16 z16-clips --clips {many} --canvas 160x96x17 --pictures
+latents z16 z16-clips --clips {few} --canvas 96x160x17 --pictures
+latents z16 z16-clips --clips {few} --canvas 160x96x33 --pictures
 
 transformer t2v z16-clips t2v --until 5000 --canvas 96x64x9 --steps 12000 --batch {batch}
 transformer t2v z16-clips t2v --canvas {sizes} --steps 12000 --batch {batch}
@@ -38,9 +38,9 @@ vae z48 z48-run --until 1000 --side 32 --frames 5 --batch {patches}
 vae z48 z48-run --until 5000 --side 64 --frames 5 --batch {cuts}
 vae z48 z48-run --side 96 --frames 9 --batch {cuts}
 vae z48 z48-run --finish z48
-latents z48 z48-clips --clips 6000 --canvas 160x96x17
-latents z48 z48-clips --clips 1000 --canvas 96x160x17
-latents z48 z48-clips --clips 1000 --canvas 160x96x33
+latents z48 z48-clips --clips {many} --canvas 160x96x17
+latents z48 z48-clips --clips {few} --canvas 96x160x17
+latents z48 z48-clips --clips {few} --canvas 160x96x33
 transformer ti2v z48-clips ti2v --from t2v --canvas {sizes} --steps 10000 --batch {batch}
 export ti2v z48 out/ti2v --high ti2v
 """
@@ -63,6 +63,8 @@ def stages(batch: int) -> list[list[str]]:
         "batch": batch,
         "patches": batch * 3 // 2,
         "cuts": max(1, batch // 4),
+        "many": batch * 200,
+        "few": batch * 40,
         "sizes": "160x96x17 160x96x17 160x96x17 96x160x17 160x96x33",  # the default size more often
         "short": "--steps 1500 --rate 3e-4",
     }

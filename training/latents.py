@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from training import whole, world
 
 _SHARD = 200
 """Clips in a file: about 8 MB at the default size."""
+_AT_ONCE = 20
+"""Clips in a pass of the VAE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +79,28 @@ def make(
             continue
         if minutes is not None and time.monotonic() - started > minutes * 60:
             return False
-        encoded = list(_encoded(vae, range(start, min(clips, start + _SHARD)), canvas, pictures=pictures))
-        shard = {name: torch.stack([one[name] for one in encoded]) for name in encoded[0]}
+        seeds = range(start, min(clips, start + _SHARD))
+        encoded = [
+            _encoded(vae, seeds[first : first + _AT_ONCE], canvas, pictures=pictures)
+            for first in range(0, len(seeds), _AT_ONCE)
+        ]
+        shard = {name: torch.cat([some[name] for some in encoded]) for name in encoded[0]}
         save_file(shard, file.with_suffix(".part"))
         file.with_suffix(".part").rename(file)
     return True
 
 
 @torch.inference_mode()
-def _encoded(
-    vae: Any, seeds: range, canvas: world.Canvas, *, pictures: bool
-) -> Iterator[dict[str, torch.Tensor]]:
-    for seed in seeds:
-        video = world.draw(world.scene(seed, canvas), vae.device)[None]
-        found = {"latents": normalized(vae, video)}
-        if pictures:
-            black = torch.zeros_like(video)
-            black[:, :, 0] = video[:, :, 0]
-            found["first"] = normalized(vae, black)
-            black[:, :, -1] = video[:, :, -1]
-            found["both"] = normalized(vae, black)
-        yield {name: value[0].half().cpu() for name, value in found.items()}
+def _encoded(vae: Any, seeds: range, canvas: world.Canvas, *, pictures: bool) -> dict[str, torch.Tensor]:
+    videos = torch.stack([world.draw(world.scene(seed, canvas), vae.device) for seed in seeds])
+    found = {"latents": normalized(vae, videos)}
+    if pictures:
+        black = torch.zeros_like(videos)
+        black[:, :, 0] = videos[:, :, 0]
+        found["first"] = normalized(vae, black)
+        black[:, :, -1] = videos[:, :, -1]
+        found["both"] = normalized(vae, black)
+    return {name: values.half().cpu().contiguous() for name, values in found.items()}
 
 
 def normalized(vae: Any, video: torch.Tensor) -> torch.Tensor:

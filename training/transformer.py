@@ -20,6 +20,7 @@ import torch
 from training import models, text
 from training.captions import caption
 from training.flow import CHANNELS, Levels, Task, question
+from training.graphs import Replayed
 from training.latents import Cache, canvas_of
 from training.loop import Losses, Plan, average_of, steps_done, train
 from training.world import Canvas
@@ -47,6 +48,8 @@ class Learner:
             self.text_encoder.requires_grad_(requires_grad=False)
         self.text_encoder.to(options.device)
         self.transformer.to(options.device)
+        answer = Answer(self.transformer)
+        self._answer = Replayed(answer) if torch.device(options.device).type == "cuda" else answer
 
     @property
     def modules(self) -> dict[str, torch.nn.Module]:
@@ -61,15 +64,26 @@ class Learner:
         batch = cache.batch([chance.randrange(len(cache)) for _ in range(self._batch)])
         prompts = ["" if chance.random() < _UNSAID else caption(scene, chance) for scene in batch.scenes]
         asked = question(self._task, batch, self._levels.draw(self._batch, generator), generator)
-        with torch.autocast(torch.device(self._device).type, torch.bfloat16):
+        with torch.autocast(torch.device(self._device).type, torch.bfloat16, cache_enabled=False):
             told = text.embed(self.text_encoder, self._words, prompts, chance.choice(_LENGTHS))
-            given = self.transformer(
-                hidden_states=asked.hidden_states,
-                timestep=asked.timestep,
-                encoder_hidden_states=told,
-                return_dict=False,
-            )[0]
+            given = self._answer(asked.hidden_states, asked.timestep, told)
         return {"loss": asked.loss(given)}
+
+
+class Answer(torch.nn.Module):
+    """A transformer that takes tensors and gives one."""
+
+    def __init__(self, transformer: Any) -> None:
+        super().__init__()
+        self._transformer = transformer
+
+    def forward(
+        self, hidden_states: torch.Tensor, timestep: torch.Tensor, told: torch.Tensor
+    ) -> torch.Tensor:
+        answer: torch.Tensor = self._transformer(
+            hidden_states=hidden_states, timestep=timestep, encoder_hidden_states=told, return_dict=False
+        )[0]
+        return answer
 
 
 def start_from(run: Path, transformer: Any, text_encoder: Any) -> None:
