@@ -22,6 +22,8 @@ _ROOT = Path(__file__).parent.parent
 FAULTS: Mapping[str, Any] = MappingProxyType({"PYTHONPATH": f"{_ROOT / 'tests/faults'}{os.pathsep}{_ROOT}"})
 """Variables of a server whose workers do what `fault:…` prompts ask for: `start(data, **FAULTS)`; see
 `tests.faults.injected`."""
+LIGHT: Mapping[str, Any] = MappingProxyType({**FAULTS, "FAULT_LIGHT": "1"})
+"""The same, and no models are loaded: ready in a third of the time, and jobs cost next to nothing."""
 
 
 def _models(count: int | None) -> Mapping[str, str]:
@@ -53,7 +55,7 @@ class Served:
     def stop(self) -> int:
         """SIGTERM, and the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.ended(30)
+        return self.ended(60)
 
     def ended(self, seconds: float) -> int:
         """The exit status, once there is one."""
@@ -90,7 +92,7 @@ def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[
     return process, log
 
 
-def finished(client: httpx.Client, video_id: str, seconds: float = 60) -> dict[str, object]:
+def finished(client: httpx.Client, video_id: str, seconds: float = 120) -> dict[str, object]:
     """The job object, once it has ended; its progress never falls on the way."""
     end, progress = time.monotonic() + seconds, 0
     while time.monotonic() < end:

@@ -16,9 +16,9 @@ import torch
 
 from tests.e2e.requests import ENDLESS, SMALL, make, png
 from tests.server.films import sound
-from tests.serving import FAULTS, Served, finished, start
+from tests.serving import LIGHT, Served, finished, start
 
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 40}
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ def test_a_dead_worker_fails_its_job_and_comes_back(own: Served) -> None:
         created = client.post("/v1/videos", json=ENDLESS).json()
         begun(client, created["id"])
         worker_of(own).kill()
-        until(lambda: client.get("/health").status_code == 503, 5)
+        until(lambda: client.get("/health").status_code == 503, 30)
         video = finished(client, created["id"])
         assert (video["status"], video["error"]["code"]) == ("failed", "worker_crashed")  # type: ignore[index]
-        until(lambda: client.get("/health").status_code == 200, 60)
+        until(lambda: client.get("/health").status_code == 200, 120)
         assert make(client).content == before
 
 
@@ -99,7 +99,7 @@ def test_a_crash_takes_no_other_job_along(tmp_path: Path) -> None:
 
     A step that never ends is a crash too, once its job is deleted.
     """
-    server = start(tmp_path / "data", "--engine.cancel_timeout_s", "1", **FAULTS, FAULT_LIGHT="1")
+    server = start(tmp_path / "data", "--engine.cancel_timeout_s", "1", **LIGHT)
     try:
         with server.client() as client:
 
@@ -144,7 +144,7 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
         done = client.post("/v1/videos", json=SMALL).json()["id"]
         finished(client, done)
         content = client.get(f"/v1/videos/{done}/content").content
-        running = client.post("/v1/videos", json=LONG | {"num_inference_steps": 100}).json()["id"]
+        running = client.post("/v1/videos", json=LONG).json()["id"]
         queued = client.post("/v1/videos", json=SMALL).json()["id"]
         begun(client, running)
     worker = worker_of(own)
@@ -166,7 +166,7 @@ def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> N
 def test_a_folder_that_cannot_be_written(own: Served) -> None:
     """The job fails as a matter of storage, without a path in the message, and the next one is made."""
     with own.client() as client:
-        created = client.post("/v1/videos", json=LONG | {"num_inference_steps": 100}).json()
+        created = client.post("/v1/videos", json=LONG).json()
         begun(client, created["id"])
         folder = own.artifacts / created["id"]
         folder.rmdir()
@@ -253,14 +253,14 @@ def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
     server = start(tmp_path / "data", "--engine.devices", "cpu,cpu")
     try:
         with server.client() as client:
-            until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text, 60)
+            until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text, 120)
             made = [client.post("/v1/videos", json=LONG).json()["id"] for _ in "ab"]
 
             def running() -> bool:
                 states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]
                 return states == ["in_progress", "in_progress"]
 
-            until(running, 60)
+            until(running, 120)
             assert [finished(client, video_id)["status"] for video_id in made] == ["completed", "completed"]
             first, second = (client.get(f"/v1/videos/{video_id}/content").content for video_id in made)
             assert first == second

@@ -17,9 +17,8 @@ import psutil
 import pytest
 
 from tests.e2e.requests import SMALL, video_of
-from tests.serving import FAULTS, finished, launch
+from tests.serving import LIGHT, finished, launch
 
-LIGHT = {**FAULTS, "FAULT_LIGHT": "1"}
 MODELS: tuple[Mapping[str, str], ...] = ({}, LIGHT, LIGHT, LIGHT)
 """A tiny model; and one that costs next to nothing, so that more falls into the short time of a life."""
 SERVERS = len(MODELS)
@@ -182,7 +181,7 @@ def all_of(http: httpx.Client) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_twenty_kills(tmp_path: Path) -> None:
     """Five kills each of four: nothing that was promised is lost, nothing deleted comes back, finished
     files keep their bytes, no part file and no worker is left, and of all jobs only those fail that were

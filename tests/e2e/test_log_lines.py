@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.requests import SMALL
-from tests.serving import Served, finished, start
+from tests.serving import LIGHT, Served, finished, start
 
 SECRET = "a circle that nobody may read about"  # noqa: S105 - a prompt
 
@@ -20,7 +20,7 @@ def lines(server: Served) -> list[dict[str, Any]]:
 
 def test_every_line_is_json_and_a_job_is_found_by_its_id(tmp_path: Path) -> None:
     """From the server and from its worker, uvicorn's own included; nothing says what was asked for."""
-    server = start(tmp_path / "data", "--log.format", "json")
+    server = start(tmp_path / "data", "--log.format", "json", **LIGHT)
     with server.client() as client:
         asked = SMALL | {"prompt": SECRET}
         made = client.post("/v1/videos", json=asked, headers={"x-request-id": "order-7"}).json()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.e2e.requests import ENDLESS, SMALL
 from tests.encoding.judge import watch
-from tests.serving import Served, finished, start
+from tests.serving import LIGHT, Served, finished, start
 
 
 def made(client: httpx.Client, **fields: Any) -> str:
@@ -126,13 +126,13 @@ def test_a_download_outlives_a_delete(client: httpx.Client, served: Served) -> N
 
 def test_an_etag_outlives_a_restart(served: Served, tmp_path: Any) -> None:
     """The same file has the same validator from the next server, whatever its time of change."""
-    first = start(tmp_path / "data")
+    first = start(tmp_path / "data", **LIGHT)
     with first.client() as client:
         url = made(client)
         before = client.get(url).headers["etag"]
     assert first.stop() == 0
     (first.artifacts / url.split("/")[3] / "video.mp4").touch()
-    second = start(first.data)
+    second = start(first.data, **LIGHT)
     with second.client() as client:
         assert client.get(url).headers["etag"] == before
         assert client.get(url, headers={"If-None-Match": before}).status_code == 304

@@ -18,7 +18,7 @@ import pytest
 
 from tests.e2e.requests import SMALL
 from tests.server.receiver import receiving
-from tests.serving import Served, finished, start
+from tests.serving import LIGHT, Served, finished, start
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 
@@ -32,7 +32,7 @@ def test_an_event_outlives_a_killed_server(tmp_path: Path) -> None:
     with receiving() as receiver:
         receiver.status = 503
         hooks = json.dumps([{"url": receiver.url, "secret": SECRET, "allow_private": True}])
-        server = start(tmp_path, REELSERVE_WEBHOOKS=hooks)
+        server = start(tmp_path, **LIGHT, REELSERVE_WEBHOOKS=hooks)
         with server.client() as client:
             video_id = client.post("/v1/videos", json=SMALL).raise_for_status().json()["id"]
             assert finished(client, video_id)["status"] == "completed"
@@ -40,7 +40,7 @@ def test_an_event_outlives_a_killed_server(tmp_path: Path) -> None:
         server.process.kill()
         server.ended(10)
         receiver.status, before = 204, len(receiver.received)
-        again = start(tmp_path, REELSERVE_WEBHOOKS=hooks)
+        again = start(tmp_path, **LIGHT, REELSERVE_WEBHOOKS=hooks)
         try:
             received = receiver.wait(before + 1, 30)[-1]
         finally:
