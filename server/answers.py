@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from server.schemas import Rate, Wire
+from server.wire import Rate, Wire
 
 VideoStatus = Literal["queued", "in_progress", "completed", "failed"]
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import get_args
 
 from annotated_types import Ge, Gt, Le, MaxLen, MultipleOf
-from pydantic import AliasChoices
+from pydantic import AliasChoices, BaseModel
 
 from encoding.formats import ALIASES, FORMATS
 from server.scalars import (
@@ -80,9 +80,9 @@ SCALARS: Mapping[str, Kind] = MappingProxyType(
 """Every field with a single value."""
 
 
-def spellings(field: str) -> tuple[str, ...]:
+def spellings(field: str, of: type[BaseModel] = VideoGenerationRequest) -> tuple[str, ...]:
     """The names that a field goes by, its own first."""
-    choices = VideoGenerationRequest.model_fields[field].validation_alias
+    choices = of.model_fields[field].validation_alias
     return tuple(map(str, choices.choices)) if isinstance(choices, AliasChoices) else (field,)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.base import GenerationParams, ModelInfo
 from server.errors import BadField
-from server.schemas import VideoGenerationRequest, rate_on_wire
+from server.schemas import VideoGenerationRequest
+from server.wire import rate_on_wire
 
 if TYPE_CHECKING:
     from server.params import Resolved

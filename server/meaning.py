@@ -12,18 +12,10 @@ from pydantic import ValidationError
 from server.echo import shown
 from server.errors import BadField, DuplicateField, MissingField, UnknownField
 from server.jsontext import BadJson, read_json
-from server.kinds import CANONICAL, SCALARS, allowed
+from server.kinds import CANONICAL, SCALARS, allowed, spellings
+from server.reference_schemas import MAX_ORDERED, ORDERED, REFERENCES, Named, OrderedReference
 from server.scalars import Unreadable, read_text
-from server.schemas import (
-    MAX_ORDERED,
-    ORDERED,
-    REFERENCES,
-    TOLERATED,
-    TOP_LEVEL_ONLY,
-    ImageReference,
-    OrderedReference,
-    VideoGenerationRequest,
-)
+from server.schemas import TOLERATED, TOP_LEVEL_ONLY, VideoGenerationRequest
 from server.spool import Upload
 from server.values import Fields, Number, Sent, Value
 
@@ -36,8 +28,6 @@ _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 Source = Upload | str
 """The video that an edit starts from: a file, or the id of a finished one."""
-
-_REFERENCE_WAYS = "it must be a file, a data: URI or an object with either image_url or file_id"
 
 _ORDERED_WAYS = (
     "it must be an object with one of image_url, video_url and audio_url; in a form number them, as in "
@@ -146,7 +136,7 @@ def _unknown_field(sent: Sent, names: Iterable[str]) -> UnknownField:
 
 def _read(field: str, sent: Sent) -> object:
     if field in REFERENCES:
-        return _read_reference(sent)
+        return _read_reference(sent, REFERENCES[field])
     if field == CODEC_OPTIONS:
         return dict(_read_options(sent))
     try:
@@ -159,22 +149,24 @@ def _refused(field: str, sent: Sent, why: str) -> BadField:
     return BadField(sent.spelling, f"{shown(sent.value)} {why}; it must be {allowed(field)}")
 
 
-def _read_reference(sent: Sent) -> Upload | ImageReference:
-    """A file, an object with one name for a picture, or a bare URL."""
+def _read_reference(sent: Sent, kind: type[Named]) -> Upload | Named:
+    """A file, an object with one name for it, or a bare URL."""
     value = sent.value
+    ways = f"it must be a file, a data: URI or an object with either {kind.url_key()} or file_id"
     if isinstance(value, Upload):
         return value
     if isinstance(value, str) and not isinstance(value, Number) and not value.lstrip().startswith("{"):
-        return ImageReference(image_url=_read_name(sent))
+        return kind.model_validate({kind.url_key(): _read_name(sent)})
     if not isinstance(value, str | dict) or isinstance(value, Number):
-        raise BadField(sent.spelling, f"{shown(value)} is not allowed; {_REFERENCE_WAYS}")
+        raise BadField(sent.spelling, f"{shown(value)} is not allowed; {ways}")
     named = [child for child in _children(sent) if child.value not in (None, "")]
+    known = {name for field in kind.model_fields for name in spellings(field, kind)}
     for child in named:
-        if child.key not in ImageReference.model_fields:
-            raise _unknown_field(child, ImageReference.model_fields)
+        if child.key not in known:
+            raise _unknown_field(child, kind.model_fields)
     if len(named) != 1:
-        raise BadField(sent.spelling, _REFERENCE_WAYS)
-    return ImageReference.model_validate({named[0].key: _read_name(named[0])})
+        raise BadField(sent.spelling, ways)
+    return kind.model_validate({named[0].key: _read_name(named[0])})
 
 
 def _items(sent: Sent) -> Iterator[Sent]:

@@ -22,8 +22,9 @@ from server.errors import BadField, ModelNotFound
 from server.kinds import allowed
 from server.lengths import check_work, num_frames, waits_for_sound
 from server.reference_rules import check_references
-from server.schemas import MAX_SEED, ResponseFormat, VideoGenerationRequest, rate_on_wire
+from server.schemas import MAX_SEED, ResponseFormat, VideoGenerationRequest
 from server.settings import Settings
+from server.wire import rate_on_wire
 
 LATENT_SUFFIXES = (".pt", ".safetensors")
 

@@ -21,7 +21,8 @@ from server.forms import read_form
 from server.jsontext import BadJson, read_json_object
 from server.meaning import Source, take_video, understand
 from server.multipart import FormReader
-from server.schemas import ORDERED, REFERENCES, ImageReference, OrderedReference, VideoGenerationRequest
+from server.reference_schemas import ORDERED, REFERENCES, Named, OrderedReference
+from server.schemas import VideoGenerationRequest
 from server.sections import ServerSettings
 from server.spool import Spool, Upload
 from server.values import Fields
@@ -123,7 +124,7 @@ def _moved(request: VideoGenerationRequest, spool: Spool) -> Iterator[tuple[str,
     """Files that came as long texts, as if they had come as files: the texts would stay in memory."""
     for name in REFERENCES:
         reference = getattr(request, name)
-        if isinstance(reference, ImageReference) and (file := _file_in(reference.image_url, spool)):
+        if isinstance(reference, Named) and (file := _file_in(reference.url, spool)):
             yield name, file
     if request.references is not None:
         yield ORDERED, [_with_file(each, spool) for each in request.references]

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 from pipelines.base import ModelInfo, ReferenceKind
 from server.errors import BadField, MissingField
-from server.schemas import ORDERED, VideoGenerationRequest
+from server.reference_schemas import ORDERED
+from server.schemas import VideoGenerationRequest
 
 NOUNS: Mapping[ReferenceKind, str] = MappingProxyType(
     {"image": "pictures", "video": "films", "audio": "sounds"}

@@ -16,8 +16,8 @@ from server.echo import clean, shown
 from server.errors import BadField, FieldTooLarge, InvalidImage, InvalidMedia
 from server.forked import REFUSED, WRITE_FAILED, Order
 from server.forking import ForkServer
+from server.reference_schemas import Named, Reference
 from server.remote import RemoteFiles, is_remote
-from server.schemas import ImageReference, Reference
 from server.sections import ImageSettings, MediaSettings, UrlSettings
 from server.spool import Spool, Upload
 
@@ -141,8 +141,8 @@ class References:
         """The file as it was sent, or what the reference names, which goes to the spool."""
         if isinstance(reference, Upload):
             return reference
-        if is_remote(reference.image_url):
-            return await self._remote.fetch(reference.image_url, field, spool)
+        if is_remote(reference.url):
+            return await self._remote.fetch(reference.url, field, spool)
         try:
             return await to_thread.run_sync(_named, reference, field, spool)
         except BadDataUri as error:
@@ -224,9 +224,9 @@ def _part_of(target: Path) -> Path:
     return target.absolute().with_name(f"{target.name}.part")
 
 
-def _named(reference: ImageReference, field: str, spool: Spool) -> Upload:
-    if reference.image_url is None:
+def _named(reference: Named, field: str, spool: Spool) -> Upload:
+    if reference.url is None:
         raise BadField(field, f"file_id {shown(reference.file_id)} is not known here; {_WAYS}")
-    if not is_data_uri(reference.image_url):
-        raise BadField(field, f"{shown(reference.image_url)} is not allowed; {_WAYS}")
-    return spool.add(read_data_uri(reference.image_url))
+    if not is_data_uri(reference.url):
+        raise BadField(field, f"{shown(reference.url)} is not allowed; {_WAYS}")
+    return spool.add(read_data_uri(reference.url))

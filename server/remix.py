@@ -18,7 +18,8 @@ from server.jobs import Job, JobStatus
 from server.lengths import frames_in
 from server.params import Resolved, find_model, resolve
 from server.parsing import ParsedRequest
-from server.schemas import ORDERED, ORDERED_KINDS, OrderedReference, VideoGenerationRequest
+from server.reference_schemas import ORDERED, ORDERED_KINDS, OrderedReference
+from server.schemas import VideoGenerationRequest
 from server.services import Services
 from server.spool import Upload
 from server.wav import seconds_of

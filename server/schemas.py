@@ -5,15 +5,23 @@ The OpenAPI document and the README's table of fields are made from these descri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, InstanceOf, PlainSerializer, WithJsonSchema
+from pydantic import AliasChoices, Field
 
-from pipelines.base import ReferenceKind
-from server.spool import Upload
+from server.reference_schemas import (
+    FILM,
+    ORDERED,
+    PICTURE,
+    REFERENCES,
+    SOUND,
+    AudioReference,
+    File,
+    ImageReference,
+    OrderedReference,
+    VideoReference,
+)
+from server.wire import Exact, Rate, Wire
 
 MAX_PROMPT = 32_000
 MAX_SEED = 2**63 - 1
@@ -22,85 +30,10 @@ MAX_OUTPUTS = 4
 TOLERATED = frozenset({"user", "quality", "metadata", "characters", "preencode_mp4"})
 """Accepted for the sake of clients that send them, without effect; never stored."""
 
-REFERENCES = frozenset({"input_reference", "last_image", "audio_reference", "video_reference"})
-ORDERED = "references"
-MAX_ORDERED = 16
-TOP_LEVEL_ONLY = REFERENCES | {ORDERED, "prompt", "model", "response_format", "stream", "extra_params"}
+TOP_LEVEL_ONLY = {*REFERENCES, ORDERED, "prompt", "model", "response_format", "stream", "extra_params"}
 """What `extra_params` cannot hold: the words, the files, and where the answer goes."""
 
 ResponseFormat = Literal["video_bytes", "video_path", "b64_json", "url"]
-
-
-def rate_on_wire(rate: Fraction) -> int | float | str:
-    """A number if it says the rate exactly, or else "numerator/denominator"."""
-    number = float(rate)
-    if Fraction(repr(number)) != rate:
-        return f"{rate.numerator}/{rate.denominator}"
-    return int(number) if number.is_integer() else number
-
-
-_RATE_SCHEMA = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "^[0-9]+/[0-9]+$"}]}
-
-Exact = Annotated[Fraction, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})]
-"""A number that was sent as such or as numeric text, every digit kept."""
-Rate = Annotated[Fraction, WithJsonSchema(_RATE_SCHEMA), PlainSerializer(rate_on_wire)]
-"""Frames per second, exact."""
-
-
-class Wire(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
-
-
-class ImageReference(Wire):
-    """A picture that is named rather than uploaded."""
-
-    image_url: str | None = Field(
-        None,
-        repr=False,
-        description="`data:` URI, or URL where the operator allows it",
-        examples=["data:image/png;base64,iVBORw0KGgo="],
-    )
-    file_id: str | None = Field(
-        None, description="refused: this server keeps no uploaded files", examples=["file-abc"]
-    )
-
-
-_File = Annotated[InstanceOf[Upload], WithJsonSchema({"type": "string", "format": "binary"})]
-Reference = _File | ImageReference
-"""A file, or a name for one; a bare URL on the wire is an `ImageReference`."""
-
-
-class OrderedReference(Wire):
-    """One of several references: exactly one of these."""
-
-    image_url: _File | str | None = Field(
-        None, repr=False, description="picture: a file of a form, `data:` URI, or URL where that is allowed"
-    )
-    video_url: _File | str | None = Field(None, repr=False, description="film, and its sound if it has any")
-    audio_url: _File | str | None = Field(None, repr=False, description="sound, also that of a film")
-
-    @property
-    def key(self) -> str:
-        """The one that is given."""
-        (key,) = (name for name in OrderedReference.model_fields if getattr(self, name) is not None)
-        return key
-
-    @property
-    def kind(self) -> ReferenceKind:
-        return ORDERED_KINDS[self.key]
-
-    @property
-    def source(self) -> Reference:
-        """The file, or what names it, as a reference of its own."""
-        value = getattr(self, self.key)
-        return ImageReference(image_url=value) if isinstance(value, str) else value
-
-
-ORDERED_KINDS: Mapping[str, ReferenceKind] = MappingProxyType(
-    {"image_url": "image", "video_url": "video", "audio_url": "audio"}
-)
-
-_PICTURE = {"image_url": "data:image/png;base64,iVBORw0KGgo="}
 
 
 class VideoGenerationRequest(Wire):
@@ -203,39 +136,40 @@ class VideoGenerationRequest(Wire):
         description="how many videos to make of it; default: 1",
         examples=[1],
     )
-    input_reference: Reference | None = Field(
+    input_reference: File | ImageReference | None = Field(
         None,
         repr=False,
         validation_alias=AliasChoices("input_reference", "image_reference", "image"),
         description="first frame of an image-to-video model: a file, `{image_url}` or a bare URL",
-        examples=[_PICTURE],
+        examples=[PICTURE],
     )
-    last_image: Reference | None = Field(
+    last_image: File | ImageReference | None = Field(
         None,
         repr=False,
         description="last frame, where the model can; given like `input_reference`",
-        examples=[_PICTURE],
+        examples=[PICTURE],
     )
-    audio_reference: Reference | None = Field(
+    audio_reference: File | AudioReference | None = Field(
         None,
         repr=False,
         validation_alias=AliasChoices("audio_reference", "audio"),
         description="sound of a speech-to-video model, whose video is as long as that unless `num_frames` or "
-        "`seconds` says otherwise",
-        examples=[{"file_id": "file-abc"}],
+        "`seconds` says otherwise; a file, `{audio_url}` or a bare URL",
+        examples=[SOUND],
     )
-    video_reference: Reference | None = Field(
+    video_reference: File | VideoReference | None = Field(
         None,
         repr=False,
-        description="poses of a speech-to-video model: a film, its first frame first",
-        examples=[{"file_id": "file-abc"}],
+        description="poses of a speech-to-video model, a film with its first frame first: a file, "
+        "`{video_url}` or a bare URL",
+        examples=[FILM],
     )
     references: list[OrderedReference] | None = Field(
         None,
         repr=False,
         description="up to 16 pictures, films and sounds in the order in which the model reads them, each an "
         "object with one of `image_url`, `video_url` and `audio_url`; instead of a first and last frame",
-        examples=[[_PICTURE, {"audio_url": "data:audio/wav;base64,UklGRg=="}]],
+        examples=[[PICTURE, SOUND]],
     )
     init_first_frame: bool | None = Field(
         None,

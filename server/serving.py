@@ -30,9 +30,10 @@ from server.meaning import understand
 from server.multipart import Part
 from server.params import Resolved, resolve
 from server.progress import JobProgress
+from server.reference_schemas import ORDERED, REFERENCES
 from server.references import References
 from server.remote import RemoteFiles
-from server.schemas import ORDERED, REFERENCES, VideoGenerationRequest
+from server.schemas import VideoGenerationRequest
 from server.settings import Settings
 from server.spool import Spool
 from server.start import StartError
@@ -219,7 +220,7 @@ def _parts(options: dict[str, Any], spool: Spool) -> Iterator[Part]:
         name, sign, value = param.partition("=")
         if not sign or name in ("prompt", "output_format", "n"):
             raise StartError(f"param: {param!r} must be NAME=VALUE with a request field other than {name}")
-        refers = CANONICAL.get(name.partition("[")[0]) in REFERENCES | {ORDERED}
+        refers = CANONICAL.get(name.partition("[")[0]) in {*REFERENCES, ORDERED}
         # Not by pathlib, which fails at what is too long for a path, as a picture in a text is.
         yield Part(name, spool.copy_of(Path(value)) if refers and os.path.isfile(value) else value)  # noqa: PTH113
 

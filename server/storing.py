@@ -13,8 +13,9 @@ from pipelines.base import Reference
 from server.engine.base import Capabilities
 from server.lengths import as_long_as_sound
 from server.params import Resolved, find_model
+from server.reference_schemas import ORDERED, OrderedReference
 from server.references import References
-from server.schemas import ORDERED, OrderedReference, VideoGenerationRequest
+from server.schemas import VideoGenerationRequest
 from server.wav import seconds_of
 
 

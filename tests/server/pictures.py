@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from server.errors import BadField
+from server.reference_schemas import ImageReference
 from server.references import References
-from server.schemas import ImageReference
 from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 

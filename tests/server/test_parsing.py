@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 
 from server.kinds import CANONICAL, SCALARS, spellings
-from server.schemas import (
+from server.reference_schemas import (
     ORDERED,
     REFERENCES,
-    TOLERATED,
+    AudioReference,
     ImageReference,
     OrderedReference,
-    VideoGenerationRequest,
+    VideoReference,
 )
+from server.schemas import TOLERATED, VideoGenerationRequest
 from tests.server.door import Door
 
 # Field, what is sent, what it means. Sent as JSON and as a form.
@@ -98,9 +99,14 @@ MEANINGS: list[tuple[str, Any, Any]] = [
     ("input_reference", "https://example.com/a.png", ImageReference(image_url="https://example.com/a.png")),
     ("image_reference", "data:,x", ImageReference(image_url="data:,x")),
     ("image", {"image_url": "data:,x"}, ImageReference(image_url="data:,x")),
-    ("audio_reference", "data:,x", ImageReference(image_url="data:,x")),
-    ("audio", "data:,x", ImageReference(image_url="data:,x")),
-    ("video_reference", "data:,x", ImageReference(image_url="data:,x")),
+    ("audio_reference", "data:,x", AudioReference(audio_url="data:,x")),
+    ("audio_reference", {"audio_url": "data:,x"}, AudioReference(audio_url="data:,x")),
+    ("audio_reference", '{"audio_url": "data:,x"}', AudioReference(audio_url="data:,x")),
+    ("audio_reference", {"image_url": "data:,x"}, AudioReference(audio_url="data:,x")),
+    ("audio", {"file_id": "file-1"}, AudioReference(file_id="file-1")),
+    ("video_reference", "data:,x", VideoReference(video_url="data:,x")),
+    ("video_reference", {"video_url": "data:,x"}, VideoReference(video_url="data:,x")),
+    ("video_reference", {"image_url": "data:,x"}, VideoReference(video_url="data:,x")),
     (
         "references",
         [{"image_url": "data:,x"}, {"image_url": "data:,y"}],
@@ -133,7 +139,7 @@ def test_every_field_has_a_meaning_that_is_tested() -> None:
     """The table above covers each field and each of its spellings."""
     fields = set(VideoGenerationRequest.model_fields) - TOLERATED - {"extra_params", "width", "height"}
     assert {name for name, _, _ in MEANINGS} == {name for field in fields for name in spellings(field)}
-    assert set(SCALARS) == fields - REFERENCES - {ORDERED, "video_codec_options"} | {"width", "height"}
+    assert set(SCALARS) == fields - {*REFERENCES, ORDERED, "video_codec_options"} | {"width", "height"}
 
 
 async def test_width_and_height_mean_a_size(door: Door) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.schemas import ImageReference
+from server.reference_schemas import ImageReference
 from tests.server.door import Door, Part, make_settings
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff judged later"
@@ -197,21 +197,28 @@ async def test_a_reference_in_brackets_keeps_its_spelling(door: Door) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "param"),
+    ("reference", "param", "words"),
     [
-        ({"url": "data:,x"}, "input_reference.url"),
-        ({"image_url": {"url": "data:,x"}}, "input_reference.image_url"),
-        ({"image_url": 5}, "input_reference.image_url"),
-        ({"image_url": ""}, "input_reference"),
-        ([{"image_url": "data:,x"}], "input_reference"),
-        (7, "input_reference"),
+        ({"url": "data:,x"}, "input_reference.url", "image_url"),
+        ({"audio_url": "data:,x"}, "input_reference.audio_url", "image_url"),
+        ({"image_url": {"url": "data:,x"}}, "input_reference.image_url", "text"),
+        ({"image_url": 5}, "input_reference.image_url", "text"),
+        ({"image_url": ""}, "input_reference", "image_url or file_id"),
+        ([{"image_url": "data:,x"}], "input_reference", "image_url or file_id"),
+        (7, "input_reference", "image_url or file_id"),
+        ({"video_url": "data:,x"}, "audio_reference.video_url", "audio_url"),
+        ({"audio_url": "data:,x", "image_url": "data:,y"}, "audio_reference", "audio_url or file_id"),
+        ({"audio_url": "data:,x"}, "video_reference.audio_url", "video_url"),
     ],
 )
-async def test_a_reference_of_another_shape_is_refused(door: Door, reference: Any, param: str) -> None:
+async def test_a_reference_of_another_shape_is_refused(
+    door: Door, reference: Any, param: str, words: str
+) -> None:
     """The answer names what is wrong and the shapes that are right."""
-    outcome = await door.json({"prompt": "x", "input_reference": reference})
+    outcome = await door.json({"prompt": "x", param.partition(".")[0]: reference})
     assert outcome.status == 400
     assert outcome.error["param"] == param
+    assert words in outcome.error["message"]
 
 
 @pytest.mark.parametrize(

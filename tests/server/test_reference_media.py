@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from server.errors import BadField, FieldTooLarge, InvalidMedia
+from server.reference_schemas import ImageReference
 from server.references import References
-from server.schemas import ImageReference
 from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.server.films import BLUE, RED, TONE, film, sound, tone_of, turned_film

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from server.errors import FieldTooLarge, InvalidImage
+from server.reference_schemas import ImageReference
 from server.references import CHILDREN, References
-from server.schemas import ImageReference
 from server.sections import ImageSettings, MediaSettings
 from server.spool import Spool
 from tests.server.forks import forks

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from server.answers import ErrorBody, ErrorDetail, ModelCard, Video, VideoDeleted, VideoList
 from server.kinds import spellings
-from server.schemas import TOLERATED, VideoGenerationRequest, rate_on_wire
+from server.schemas import TOLERATED, VideoGenerationRequest
+from server.wire import rate_on_wire
 from tests.server.door import CAPABILITIES
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from fractions import Fraction
@@ -85,6 +87,23 @@ async def test_as_long_as_its_sound(server: Server, fields: dict[str, Any], fram
     assert params.fps == Fraction(fields.get("fps", 16))
     assert params.audio is not None
     assert seconds_of(params.audio) == 2
+
+
+async def test_its_files_may_be_named(server: Server) -> None:
+    """As vLLM-Omni's clients do it: objects whose keys say what they are, in a form or in JSON."""
+    references = {
+        "image_reference": {"image_url": f"data:;base64,{b64encode(encoded(split(), 'PNG')).decode()}"},
+        "audio_reference": {"audio_url": f"data:;base64,{b64encode(wav(2)).decode()}"},
+        "video_reference": {"video_url": f"data:;base64,{b64encode(film()).decode()}"},
+    }
+    parts = {"prompt": (None, "x")} | {field: (None, json.dumps(each)) for field, each in references.items()}
+    whole: list[dict[str, Any]] = [{"json": {"prompt": "x", **references}}, {"files": parts}]
+    for sent in whole:
+        response = await server.client.post("/v1/videos", **sent)
+        assert response.status_code == 200, response.text
+        assert response.json()["num_frames"] == 32
+    params = server.engine.tasks[await server.begun()].params
+    assert None not in (params.image, params.audio, params.video)
 
 
 async def test_a_long_sound_is_refused_with_its_length(server: Server) -> None:
