@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ class Cache:
             found.get("first"),
             found.get("both"),
         )
+
+
+@lru_cache(maxsize=8)
+def cache_of(folder: Path, canvas: world.Canvas, device: str) -> Cache:
+    """The clips of one size, read once: one run follows another on the same ones."""
+    return Cache(folder, canvas, device)
 
 
 def make(

@@ -21,7 +21,7 @@ from training import models, text
 from training.captions import caption
 from training.flow import CHANNELS, Levels, Task, question
 from training.graphs import Replayed
-from training.latents import Cache, canvas_of
+from training.latents import cache_of, canvas_of
 from training.loop import Losses, Plan, average_of, steps_done, train
 from training.world import Canvas
 
@@ -37,7 +37,7 @@ class Learner:
     def __init__(self, task: Task, options: argparse.Namespace) -> None:
         self._task = task
         self._device = options.device
-        self._caches = [Cache(options.latents, canvas, options.device) for canvas in options.canvas]
+        self._caches = [cache_of(options.latents, canvas, options.device) for canvas in options.canvas]
         self._levels = Levels(options.levels[0], options.levels[1], options.shift)
         self._batch = options.batch
         self._words = text.tokenizer()
