@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from pipelines.base import Reference
+from pipelines.base import Reference, ReferenceKind, ReferenceLimits
 from server.engine.base import Capabilities
 from server.lengths import as_long_as_sound
 from server.params import Resolved, find_model
-from server.reference_schemas import ORDERED, OrderedReference
+from server.reference_schemas import ORDERED
+from server.reference_schemas import Reference as Source
 from server.references import References
 from server.schemas import VideoGenerationRequest
 from server.wav import seconds_of
+
+ALONE: Mapping[str, tuple[str, ReferenceKind]] = MappingProxyType(
+    {
+        "input_reference": ("image", "image"),
+        "last_image": ("last_image", "image"),
+        "audio_reference": ("audio", "audio"),
+        "video_reference": ("video", "video"),
+    }
+)
+"""Fields of a single reference: its name in `GenerationParams`, and its kind."""
 
 
 async def with_references(
@@ -34,44 +45,45 @@ async def with_references(
         BadField: a reference that is not taken, or too long. What `References` raises.
     """
     stored: dict[str, Any] = {}
-    for field, param, suffix, store in (
-        ("input_reference", "image", "png", references.store_image),
-        ("last_image", "last_image", "png", references.store_image),
-        ("audio_reference", "audio", "wav", partial(references.store_audio, audible=True)),
-        ("video_reference", "video", "mkv", references.store_video),
-    ):
+    for field, (param, kind) in ALONE.items():
         reference = getattr(request, field)
         if reference is not None:
             folder = await asyncio.to_thread(make_folder)
-            stored[param] = folder / f"{field}.{suffix}"
-            await store(reference, field, stored[param])
+            stored[param] = await _stored(kind, reference, field, folder / field, references)
     info = find_model(request, capabilities)
     if "audio" in stored:
         seconds = await asyncio.to_thread(seconds_of, stored["audio"])
         resolved = as_long_as_sound(resolved, request, info, seconds)
     if request.references and info.references is not None:
-        folder, longest = await asyncio.to_thread(make_folder), info.references.max_aspect
-        stored["references"] = tuple(
-            [
-                await _stored(each, f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}", references, longest)
-                for index, each in enumerate(request.references)
-            ]
-        )
+        folder, made = await asyncio.to_thread(make_folder), []
+        for index, each in enumerate(request.references):
+            field, stem = f"{ORDERED}[{index}]", folder / f"{ORDERED}_{index}"
+            path = await _stored(each.kind, each.source, field, stem, references, info.references)
+            made.append(Reference(each.kind, path))
+        stored["references"] = tuple(made)
     return replace(resolved, params=replace(resolved.params, **stored))
 
 
 async def _stored(
-    reference: OrderedReference, field: str, stem: Path, references: References, longest: float | None
-) -> Reference:
-    kind, source = reference.kind, reference.source
+    kind: ReferenceKind,
+    source: Source,
+    field: str,
+    stem: Path,
+    references: References,
+    ordered: ReferenceLimits | None = None,
+) -> Path:
+    """The file, `stem` with the suffix of its kind. One that stands alone is heard, or only seen; the
+    `ordered` ones keep the shape that their model can use, and films their sound.
+    """
+    longest = None if ordered is None else ordered.max_aspect
     match kind:
         case "image":
             path = stem.with_suffix(".png")
             await references.store_image(source, field, path, max_aspect=longest)
         case "audio":
             path = stem.with_suffix(".wav")
-            await references.store_audio(source, field, path)
+            await references.store_audio(source, field, path, audible=ordered is None)
         case "video":
             path = stem.with_suffix(".mkv")
-            await references.store_video(source, field, path, sound=True, max_aspect=longest)
-    return Reference(kind, path)
+            await references.store_video(source, field, path, sound=ordered is not None, max_aspect=longest)
+    return path
