@@ -18,7 +18,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -30,19 +30,13 @@ from benchmarks.architectures import write
 from encoding.base import AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
-from pipelines.base import Chunk, GenerationParams, ModelConfig, ModelLimits, Pipeline, Sound, Stage
+from pipelines.base import Chunk, GenerationParams, ModelConfig, ModelLimits, Pipeline, Sound
+from pipelines.direct import Unheard, usual_params
 from pipelines.registry import load
 
 FPS = Fraction(16)
 RATE = 48_000
 VARIANTS = ("overlapped", "afterwards")
-
-
-class Silent:
-    """A control that nobody listens to."""
-
-    def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class Case:
             if not first and b"moof" in data:  # the header alone shows nothing
                 first.append(time.monotonic() - begun)
 
-        parts: Iterable[Chunk | Sound] = self.pipeline.generate(self.params, Silent())
+        parts: Iterable[Chunk | Sound] = self.pipeline.generate(self.params, Unheard())
         if variant == "afterwards":
             parts = list(parts)
             _settle()
@@ -166,23 +160,11 @@ def _checkpoint(model: str, folder: Path) -> Path:
 
 
 def _params(pipeline: Pipeline, frames: int, folder: Path) -> GenerationParams:
-    defaults = pipeline.info.defaults
     Image.linear_gradient("L").convert("RGB").save(folder / "picture.png")
     _write_tone(folder / "voice.wav", frames / float(FPS))
-    return GenerationParams(
-        model=pipeline.info.id,
-        prompt="a woman speaks",
-        negative_prompt=defaults.negative_prompt,
-        width=defaults.width,
-        height=defaults.height,
+    return replace(
+        usual_params(pipeline.info, "a woman speaks", seed=0),
         num_frames=frames,
-        seed=0,
-        num_inference_steps=defaults.num_inference_steps,
-        guidance_scale=defaults.guidance_scale,
-        guidance_scale_2=None,
-        boundary_ratio=None,
-        flow_shift=defaults.flow_shift,
-        max_sequence_length=defaults.max_sequence_length,
         image=folder / "picture.png",
         audio=folder / "voice.wav",
         fps=FPS,

@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 from pipelines.base import GenerationParams, ModelConfig, ModelLimits
+from pipelines.direct import Unheard, usual_params
 from pipelines.wan import Wan, load_wan
 from training import captions, world
 from training.flow import CHANNELS
@@ -45,13 +46,6 @@ class Score:
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {count}" for name, count in self.parts.items())
         return f"{self.right} of {self.prompts} right ({parts}), {self.seconds:.2f} s a clip"
-
-
-class _Silent:
-    """A control that lets everything go on."""
-
-    def progress(self, stage: str, step: int, steps: int, cost: float | None = None) -> None:
-        """Nothing."""
 
 
 def scenes(count: int, canvas: world.Canvas) -> list[world.Scene]:
@@ -88,18 +82,18 @@ def compare(scene: world.Scene, verdict: Verdict) -> dict[str, bool]:
 
 def frames(model: Wan, params: GenerationParams) -> torch.Tensor:
     """The clip as uint8 (T, H, W, 3)."""
-    clip = torch.cat([chunk.frames for chunk in model.generate(params, _Silent())], dim=1)
+    clip = torch.cat([chunk.frames for chunk in model.generate(params, Unheard())], dim=1)
     return ((clip.float().clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 3, 0).cpu()
 
 
-def evaluate(model: Wan, params: GenerationParams, wanted: list[world.Scene]) -> Score:
+def evaluate(model: Wan, wanted: list[world.Scene]) -> Score:
     """Make a clip for each scene, from its prompt, and from its first picture where the model needs one."""
     counts: Counter[str] = Counter()
     right = 0
     started = time.monotonic()
     with TemporaryDirectory() as folder:
         for seed, scene in enumerate(wanted):
-            asked = replace(params, prompt=prompt(scene), seed=seed)
+            asked = usual_params(model.info, prompt(scene), seed)
             if model.info.image == "required":
                 asked = replace(asked, image=first_picture(scene, Path(folder) / "first.png"))
             found = compare(scene, judge(frames(model, asked)))
@@ -138,26 +132,6 @@ def config(options: argparse.Namespace, canvas: world.Canvas) -> ModelConfig:
     )
 
 
-def params_of(model: Wan) -> GenerationParams:
-    """What a request that names only a prompt is resolved to."""
-    defaults = model.info.defaults
-    return GenerationParams(
-        model=model.info.id,
-        prompt="",
-        negative_prompt=defaults.negative_prompt,
-        width=defaults.width,
-        height=defaults.height,
-        num_frames=defaults.num_frames,
-        seed=0,
-        num_inference_steps=defaults.num_inference_steps,
-        guidance_scale=defaults.guidance_scale,
-        guidance_scale_2=defaults.guidance_scale_2,
-        boundary_ratio=defaults.boundary_ratio,
-        flow_shift=defaults.flow_shift,
-        max_sequence_length=defaults.max_sequence_length,
-    )
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="Judge a model's clips.")
@@ -171,7 +145,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     model = load_wan(config(options, WHOLE), options.device)
-    print(evaluate(model, params_of(model), scenes(options.prompts, WHOLE)))
+    print(evaluate(model, scenes(options.prompts, WHOLE)))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from PIL import Image
 
 import pipelines.tiny_wan
 from pipelines.base import Chunk, GenerationParams, ModelConfig, ModelLimits, Pipeline, Stage
+from pipelines.direct import usual_params
 from pipelines.errors import Cancelled
 
 TINY = Path(pipelines.tiny_wan.__file__).parent
@@ -62,22 +63,7 @@ def picture(path: Path, width: int, height: int, *, turned: bool = False) -> Pat
 
 def params_for(model: Pipeline, **changes: object) -> GenerationParams:
     """Parameters from the model's defaults and the given changes."""
-    defaults = model.info.defaults
-    base = GenerationParams(
-        model=model.info.id,
-        prompt="a red circle",
-        negative_prompt="blurry",
-        width=defaults.width,
-        height=defaults.height,
-        num_frames=defaults.num_frames,
-        seed=7,
-        num_inference_steps=defaults.num_inference_steps,
-        guidance_scale=defaults.guidance_scale,
-        guidance_scale_2=defaults.guidance_scale_2,
-        boundary_ratio=defaults.boundary_ratio,
-        flow_shift=defaults.flow_shift,
-        max_sequence_length=defaults.max_sequence_length,
-    )
+    base = replace(usual_params(model.info, "a red circle", seed=7), negative_prompt="blurry")
     return replace(base, **changes)  # type: ignore[arg-type]
 
 

@@ -96,7 +96,7 @@ def test_what_is_exported_is_served_and_judged(folder: Path, tmp_path: Path, tas
         evaluate.config(argparse.Namespace(**OPTIONS, folder=tmp_path / "served"), CANVAS), "cpu"
     )
     assert model.info.task == task
-    score = evaluate.evaluate(model, evaluate.params_of(model), evaluate.scenes(1, CANVAS))
+    score = evaluate.evaluate(model, evaluate.scenes(1, CANVAS))
     assert (score.prompts, score.right) == (1, 0)
 
 
