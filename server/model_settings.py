@@ -86,7 +86,7 @@ class ModelSettings(Section):
     description: str = Field(
         "", max_length=4000, description="what `GET /v1/models` tells of it, such as what it knows"
     )
-    kind: str = Field(description="the model family: a key of `pipelines.registry.KINDS`")
+    kind: str = Field(description="the model family, which must fit `path`: `wan`, `wan-s2v` or `minimax-h3`")
     path: str = Field(description="diffusers folder (relative to this file) or hub id")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "bfloat16", description="weights and arithmetic, where diffusers does not insist on float32"

@@ -82,6 +82,9 @@ def load_official(folder: Path, dtype: torch.dtype) -> WanS2VPipeline:
         LoadFailed: a weight or a part of the configuration that does not fit.
         OSError: a file is missing.
     """
+    for name in (TOKENIZER, TEXT_ENCODER, VAE, AUDIO_ENCODER):
+        if not (folder / name).exists():  # or the libraries would look for it on the hub
+            raise FileNotFoundError(f"{name} is missing, which the official checkpoint has")
     return WanS2VPipeline(
         tokenizer=AutoTokenizer.from_pretrained(folder / TOKENIZER),
         text_encoder=load_text_encoder(_pickled(folder / TEXT_ENCODER), dtype),

@@ -174,7 +174,8 @@ def _start_thread(name: str, work: Callable[[], None]) -> None:
 
 def _refusal(error: Exception) -> StartFailed:
     """What the server is told of an error while the models were loaded."""
-    logger.error("models cannot be loaded", exc_info=error)
+    told = isinstance(error, LoadFailed) and error.__cause__ is None
+    logger.error("models cannot be loaded", exc_info=None if told else error, extra={"reason": str(error)})
     verdict = judge(error)
     if isinstance(error, _CodecFailed):
         return StartFailed(str(error))
