@@ -14,7 +14,7 @@ from encoding.base import OutputSpec
 from encoding.probe import available_codecs
 from server.engine.base import EngineTask, Failed, Finished, JobEvent
 from server.engine.local import LocalEngine
-from server.engine.local_worker import worker_environment
+from server.engine.worker_process import worker_environment
 from server.sections import EngineSettings
 from server.settings import default_config, load
 from tests.server.scripted import resolved
