@@ -7,7 +7,6 @@ addresses (playlists, FFmpeg's concat scripts, SDP) are not among those that are
 from __future__ import annotations
 
 import io
-import math
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,26 +24,12 @@ from av.video.stream import VideoStream
 from PIL import Image
 
 from server.forked import Refused, Source, Target, check_shape, serve
+from server.media_bounds import AUDIO_CODECS, VIDEO_CODECS, check_codec, check_length, too_long
+from server.media_track import LEAST_S, Track
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
 """FFmpeg's names of the containers that are taken."""
 NAMES = "MP4, MOV, WebM, Matroska, WAV, MP3, FLAC, Ogg or AAC"
-AUDIO_CODECS = frozenset(
-    {"aac", "mp3", "mp3float", "opus", "libopus", "vorbis", "libvorbis", "flac", "alac"}
-    | {"pcm_u8", "pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s24be", "pcm_s32le", "pcm_f32le", "pcm_f64le"}
-)
-VIDEO_CODECS = frozenset(
-    {"h264", "hevc", "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "mpeg4"} | {"mjpeg", "ffv1"}
-)
-RATES = range(8_000, 192_001)
-"""Samples a second."""
-MAX_CHANNELS = 8
-LEAST_S = 0.01
-"""The shortest sound: resampling leaves nothing of a few samples."""
-LOUDEST = 1e6
-"""The highest peak, of 1 at full scale: files of floats can hold any number, and infinity."""
-AUDIBLE = 1e-4
-"""The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
 HIGH = 720
 """Rows from which on a film that does not say its colours is taken for BT.709."""
 UNSPECIFIED = 2
@@ -72,7 +57,7 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
     """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate.
 
     Raises:
-        Refused: there is none, or none that `_Track` takes, or it is shorter than `LEAST_S`, or, with
+        Refused: there is none, or none that `Track` takes, or it is shorter than `LEAST_S`, or, with
             `audible`, silent.
         WriteFailed: there is no room for it.
     """
@@ -80,7 +65,7 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
     if stream is None:
         raise Refused("has no sound")
     with _writing(target, "wav") as output:
-        track = _Track(output, stream, arguments["max_seconds"])
+        track = Track(output, stream, arguments["max_seconds"])
         for frame in _decoded(container, stream):
             assert isinstance(frame, av.AudioFrame)
             track.write(frame)
@@ -91,60 +76,6 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
         if arguments.get("audible") and not track.audible:
             raise Refused("is silent")
         track.end()
-
-
-def _peak(piece: av.AudioFrame) -> float:
-    """Of a stretch of interleaved 32-bit floats.
-
-    Raises:
-        Refused: it holds what is no sample of a sound.
-    """
-    count = piece.samples * len(piece.layout.channels)
-    values = memoryview(bytes(piece.planes[0])).cast("f")[:count]
-    peak = max(max(values, default=0.0), -min(values, default=0.0))
-    if not math.isfinite(sum(values)) or peak > LOUDEST:  # a NaN hides from max and min
-        raise Refused("holds samples that are no finite numbers near [-1, 1]")
-    return peak
-
-
-class _Track:
-    """A sound as 32-bit floats, mono or stereo, at its own rate, in a file that is being written.
-
-    Raises:
-        Refused: of a kind that is not taken or that changes, longer than `max_seconds`, or with samples that
-            are none; when made, and from `write`.
-    """
-
-    def __init__(self, output: OutputContainer, stream: AudioStream, max_seconds: float) -> None:
-        _check_codec(stream, AUDIO_CODECS)
-        rate, channels = stream.codec_context.sample_rate, stream.codec_context.channels
-        if rate not in RATES or not 1 <= channels <= MAX_CHANNELS:
-            raise Refused(f"has {channels} channels of {rate} samples a second; that is not taken")
-        _check_length(stream, max_seconds)
-        layout = "mono" if channels == 1 else "stereo"
-        self.samples = 0
-        self.audible = False
-        self.rate = rate
-        self._max_seconds, self._output = max_seconds, output
-        self._kind: tuple[str, str, int] | None = None
-        self._resampler = av.AudioResampler("flt", layout, rate)
-        self._written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
-
-    def write(self, frame: av.AudioFrame) -> None:
-        kind = frame.format.name, frame.layout.name, frame.sample_rate
-        if kind != (self._kind or kind):
-            raise Refused("changes its rate or its channels")
-        self._kind = kind
-        for piece in self._resampler.resample(frame):
-            self.samples += piece.samples
-            self.audible = _peak(piece) >= AUDIBLE or self.audible
-            if self.samples > self._max_seconds * self.rate:
-                raise _too_long(self._max_seconds)
-            piece.pts = None
-            self._output.mux(self._written.encode(piece))
-
-    def end(self) -> None:
-        self._output.mux(self._written.encode(None))
 
 
 def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
@@ -159,13 +90,13 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
     stream = next((each for each in container.streams.video if not _is_cover(each)), None)
     if stream is None:
         raise Refused("has no moving pictures")
-    _check_codec(stream, VIDEO_CODECS)
+    check_codec(stream, VIDEO_CODECS)
     _check_pixels(stream.width, stream.height, arguments["max_pixels"])
-    _check_length(stream, arguments["max_seconds"])
+    check_length(stream, arguments["max_seconds"])
     sound = next(iter(container.streams.audio), None) if arguments.get("sound") else None
     with _writing(target, "matroska") as output:
         written: VideoStream | None = None
-        track = None if sound is None else _Track(output, sound, arguments["max_seconds"])
+        track = None if sound is None else Track(output, sound, arguments["max_seconds"])
         early: list[av.AudioFrame] = []  # a file's streams must all be there when its first packet is written
 
         def hear(frame: av.AudioFrame) -> None:
@@ -214,7 +145,7 @@ def _bounded(frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]) ->
         first = frame.pts if first is None else first
         frame.pts -= first
         if frame.pts * frame.time_base > arguments["max_seconds"]:
-            raise _too_long(arguments["max_seconds"])
+            raise too_long(arguments["max_seconds"])
         yield frame
 
 
@@ -254,27 +185,9 @@ def _decoded(container: InputContainer, *streams: AudioStream | VideoStream) -> 
     yield from container.decode(*streams)
 
 
-def _check_codec(stream: AudioStream | VideoStream, taken: frozenset[str]) -> None:
-    context: object = stream.codec_context  # None where FFmpeg knows no decoder
-    name = "something unknown" if context is None else stream.codec_context.codec.name
-    if name not in taken:
-        raise Refused(f"is encoded as {name}, which is not taken")
-
-
 def _check_pixels(width: int, height: int, most: float) -> None:
     if not 0 < width * height <= most:
         raise Refused(f"has {width}x{height} pixels; at most {int(most):,} are allowed")
-
-
-def _check_length(stream: AudioStream | VideoStream, most: float) -> None:
-    """By what the file says of itself; it is counted all the same."""
-    lasts = 0 if stream.duration is None else float(stream.duration * (stream.time_base or 0))
-    if lasts > most:
-        raise Refused(f"lasts {lasts:.6g} s and is longer than {most:g} s")
-
-
-def _too_long(most: float) -> Refused:
-    return Refused(f"is longer than {most:g} s")
 
 
 def _is_cover(stream: VideoStream) -> bool:
