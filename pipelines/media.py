@@ -23,7 +23,8 @@ Frames: TypeAlias = np.ndarray[Any, Any]
 def read_sound(path: Path, rate: int, seconds: float) -> torch.Tensor | None:
     """The first `seconds` of a file's sound at `rate` samples a second, float32 (C, N); None: it has none.
 
-    One channel stays one; of more there are two.
+    One channel stays one; of more there are two. Sample `n` of a film's sound belongs to `n / rate` seconds
+    of its pictures: the server has stored it so.
     """
     with av.open(str(path)) as container:
         stream = next(iter(container.streams.audio), None)

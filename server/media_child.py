@@ -25,7 +25,7 @@ from PIL import Image
 
 from server.forked import Refused, Source, Target, check_shape, serve
 from server.media_bounds import AUDIO_CODECS, VIDEO_CODECS, check_codec, check_length, too_long
-from server.media_track import LEAST_S, Track
+from server.media_track import LEAST_S, Heard, Track
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
 """FFmpeg's names of the containers that are taken."""
@@ -80,7 +80,7 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
 
 def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
     """The first picture stream as lossless FFV1 in Matroska: upright RGB, square pixels, its own times; and,
-    with `arguments["sound"]`, the first sound stream as `write_audio` would write it.
+    with `arguments["sound"]`, the first sound stream as `write_audio` would, from the first picture on.
 
     Raises:
         Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
@@ -97,20 +97,15 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
     with _writing(target, "matroska") as output:
         written: VideoStream | None = None
         track = None if sound is None else Track(output, sound, arguments["max_seconds"])
-        early: list[av.AudioFrame] = []  # a file's streams must all be there when its first packet is written
-
-        def hear(frame: av.AudioFrame) -> None:
-            early.append(frame)
-            while written is not None and track is not None and early:
-                track.write(early.pop(0))
-
-        heard = [stream] if sound is None else [stream, sound]
-        for frame in _bounded(_seen(_decoded(container, *heard), hear), arguments):
+        heard = Heard(track)
+        streams = [stream] if sound is None else [stream, sound]
+        for frame, start in _bounded(_seen(_decoded(container, *streams), heard.hear), arguments):
             upright = _upright(frame, stream)
             _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
                 check_shape(upright.width, upright.height, arguments)
                 written = _add_ffv1(output, upright, stream)
+                heard.begin(start)
             if (upright.width, upright.height) != (written.width, written.height):
                 raise Refused("changes its size")
             output.mux(written.encode(upright))
@@ -118,8 +113,6 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
             raise Refused("has no frame in it")
         output.mux(written.encode(None))
         if track is not None:
-            for each in early:
-                track.write(each)
             track.end()
 
 
@@ -133,8 +126,10 @@ def _seen(frames: Iterable[object], hear: Callable[[av.AudioFrame], None]) -> It
             yield frame
 
 
-def _bounded(frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]) -> Iterator[av.VideoFrame]:
-    """The frames, their times from 0 on."""
+def _bounded(
+    frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]
+) -> Iterator[tuple[av.VideoFrame, Fraction]]:
+    """The frames, their times from 0 on, each with the time in seconds that the first one had."""
     first: int | None = None
     for number, frame in enumerate(frames):
         _check_pixels(frame.width, frame.height, arguments["max_pixels"])
@@ -146,7 +141,7 @@ def _bounded(frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]) ->
         frame.pts -= first
         if frame.pts * frame.time_base > arguments["max_seconds"]:
             raise too_long(arguments["max_seconds"])
-        yield frame
+        yield frame, first * frame.time_base
 
 
 def _add_ffv1(output: OutputContainer, like: av.VideoFrame, source: VideoStream) -> VideoStream:

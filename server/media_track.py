@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import av
 from av.audio.stream import AudioStream
@@ -20,6 +21,8 @@ LOUDEST = 1e6
 """The highest peak, of 1 at full scale: files of floats can hold any number, and infinity."""
 AUDIBLE = 1e-4
 """The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
+SAMPLE_BYTES = 4
+"""Of a sample of one channel, a 32-bit float."""
 
 
 def _peak(piece: av.AudioFrame) -> float:
@@ -50,14 +53,25 @@ class Track:
         if rate not in RATES or not 1 <= channels <= MAX_CHANNELS:
             raise Refused(f"has {channels} channels of {rate} samples a second; that is not taken")
         check_length(stream, max_seconds)
-        layout = "mono" if channels == 1 else "stereo"
+        self._layout = "mono" if channels == 1 else "stereo"
+        self._sample_bytes = SAMPLE_BYTES * min(channels, 2)
+        self._left_out = 0
         self.samples = 0
         self.audible = False
         self.rate = rate
         self._max_seconds, self._output = max_seconds, output
         self._kind: tuple[str, str, int] | None = None
-        self._resampler = av.AudioResampler("flt", layout, rate)
-        self._written = output.add_stream("pcm_f32le", rate=rate, layout=layout)
+        self._resampler = av.AudioResampler("flt", self._layout, rate)
+        self._written = output.add_stream("pcm_f32le", rate=rate, layout=self._layout)
+
+    def start(self, late: Fraction) -> None:
+        """Begin `late` seconds after the pictures, after silence; below 0: without what comes before them."""
+        silent = round(late * self.rate)
+        self._left_out = max(-silent, 0)
+        while silent > 0:
+            part = min(silent, self.rate)
+            self._add(self._piece(bytes(part * self._sample_bytes)))
+            silent -= part
 
     def write(self, frame: av.AudioFrame) -> None:
         """The next stretch of it."""
@@ -66,13 +80,56 @@ class Track:
             raise Refused("changes its rate or its channels")
         self._kind = kind
         for piece in self._resampler.resample(frame):
-            self.samples += piece.samples
-            self.audible = _peak(piece) >= AUDIBLE or self.audible
-            if self.samples > self._max_seconds * self.rate:
-                raise too_long(self._max_seconds)
-            piece.pts = None
-            self._output.mux(self._written.encode(piece))
+            left_out = min(self._left_out, piece.samples)
+            self._left_out -= left_out
+            if left_out:
+                kept = slice(left_out * self._sample_bytes, piece.samples * self._sample_bytes)
+                piece = self._piece(bytes(piece.planes[0])[kept])
+            if piece.samples:
+                self._add(piece)
 
     def end(self) -> None:
         """Write what the encoder still holds."""
         self._output.mux(self._written.encode(None))
+
+    def _add(self, piece: av.AudioFrame) -> None:
+        self.samples += piece.samples
+        self.audible = _peak(piece) >= AUDIBLE or self.audible
+        if self.samples > self._max_seconds * self.rate:
+            raise too_long(self._max_seconds)
+        piece.pts = None
+        self._output.mux(self._written.encode(piece))
+
+    def _piece(self, data: bytes) -> av.AudioFrame:
+        piece = av.AudioFrame("flt", self._layout, len(data) // self._sample_bytes)
+        piece.sample_rate = self.rate
+        if data:
+            piece.planes[0].update(data)
+        return piece
+
+
+class Heard:
+    """The sound of a film, on its way to its track."""
+
+    def __init__(self, track: Track | None) -> None:
+        self._track = track
+        self._pictures: Fraction | None = None
+        self._started = False
+        self._early: list[av.AudioFrame] = []
+
+    def begin(self, pictures: Fraction) -> None:
+        """The first picture, of the time `pictures` in seconds, is there, and so are all streams."""
+        self._pictures = pictures
+        for frame in self._early:
+            self.hear(frame)
+        self._early.clear()
+
+    def hear(self, frame: av.AudioFrame) -> None:
+        """Write it, or keep it until the pictures begin."""
+        if self._pictures is None:
+            self._early.append(frame)
+        elif self._track is not None:
+            if not self._started and frame.pts is not None and frame.time_base is not None:
+                self._track.start(frame.pts * frame.time_base - self._pictures)
+            self._started = True
+            self._track.write(frame)

@@ -111,7 +111,7 @@ class References:
         max_aspect: float | None = None,
     ) -> None:
         """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, times from
-        0 on. With `sound` it keeps its own, if it has any, as `store_audio` would store it.
+        0 on. With `sound` it keeps its own, if it has any, as `store_audio` would, and at its time.
 
         Raises:
             InvalidMedia: not a film, damaged, or beyond the limits of `media`.

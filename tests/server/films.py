@@ -27,7 +27,7 @@ def sound(
     return buffer.getvalue()
 
 
-def _sing(output: OutputContainer, stream: av.AudioStream, seconds: float) -> None:
+def _sing(output: OutputContainer, stream: av.AudioStream, seconds: float, first: int = 0) -> None:
     context, layout = stream.codec_context, stream.layout.name
     rate = context.sample_rate
     wave = np.sin(2 * np.pi * TONE * np.arange(round(seconds * rate)) / rate) * 0.5
@@ -35,6 +35,7 @@ def _sing(output: OutputContainer, stream: av.AudioStream, seconds: float) -> No
         np.tile(wave, (context.channels, 1)).astype(np.float32), "fltp", layout
     )
     frame.sample_rate = rate
+    frame.pts, frame.time_base = first, Fraction(1, rate)
     resampler = av.AudioResampler(context.format, layout, rate, context.frame_size or 1024)
     for piece in [*resampler.resample(frame), *resampler.resample(None)]:
         output.mux(stream.encode(piece))
@@ -50,8 +51,14 @@ def film(
     rate: Fraction | int = 10,
     audio: str | None = None,
     aspect: Fraction = Fraction(1),
+    late: float = 0,
+    sound_late: float = 0,
+    layout: str = "stereo",
 ) -> bytes:
-    """Left half red, right half blue, from frame to frame a little darker."""
+    """Left half red, right half blue, from frame to frame a little darker; a second of the tone with `audio`.
+
+    Pictures and sound begin at `late` and `sound_late` seconds.
+    """
     buffer = io.BytesIO()
     width, height = size
     with av.open(buffer, "w", format=container) as output:
@@ -59,15 +66,20 @@ def film(
         assert isinstance(stream, av.VideoStream)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         stream.codec_context.sample_aspect_ratio = aspect
-        heard = None if audio is None else output.add_stream(audio, rate=48_000, layout="stereo")
+        heard = None if audio is None else output.add_stream(audio, rate=48_000, layout=layout)
         for number in range(frames):
             pixels = np.zeros((height, width, 3), np.uint8)
             pixels[:, : width // 2], pixels[:, width // 2 :] = RED, BLUE
             frame = av.VideoFrame.from_ndarray((pixels * (1 - number / 100)).astype(np.uint8), "rgb24")
+            if late:
+                frame.pts, frame.time_base = (
+                    round((number / rate + late) * 90_000),
+                    Fraction(1, 90_000),
+                )
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
         if isinstance(heard, av.AudioStream):
-            _sing(output, heard, 1)
+            _sing(output, heard, 1, round(sound_late * 48_000))
     return buffer.getvalue()
 
 

@@ -23,13 +23,15 @@ from tests.server.films import BLUE, RED, TONE, film, sound, tone_of, turned_fil
 from tests.server.pictures import SPOOLS, encoded, near, split
 
 
-async def _store(kind: str, data: bytes, target: Path, **limits: float) -> None:
+async def _store(kind: str, data: bytes, target: Path, *, heard: float = 0, **limits: float) -> None:
     settings = MediaSettings.model_validate({"timeout_s": 30, **limits})
     references = References(ImageSettings(), settings, SPOOLS)
     try:
         with Spool(SPOOLS) as spool:
-            store = references.store_audio if kind == "audio" else references.store_video
-            await store(spool.add(data), f"{kind}_reference", target)
+            if kind == "audio":
+                await references.store_audio(spool.add(data), "audio_reference", target)
+            else:
+                await references.store_video(spool.add(data), "video_reference", target, sound=bool(heard))
     finally:
         await references.close()
 
@@ -166,6 +168,28 @@ async def test_colours_of_large_films_are_those_of_television(target: Path) -> N
         output.mux(stream.encode(None))
     _, frames = await _film(buffer.getvalue(), target)
     assert near(tuple(int(part) for part in frames[0][300, 600]), RED, 6)
+
+
+@pytest.mark.parametrize(
+    ("late", "sound_late", "begins", "lasts"),
+    [(0, 0.3, 0.3, 1.3), (0.5, 0.25, 0, 0.75), (2, 0, None, 0), (0.2, 0.2, 0, 1)],
+    ids=["later", "earlier", "over before", "together"],
+)
+async def test_a_films_sound_begins_with_its_pictures(
+    late: float, sound_late: float, begins: float | None, lasts: float, target: Path
+) -> None:
+    """After silence, or without what is heard before anything is seen: a sample's place is its time."""
+    for layout in ("mono", "stereo"):
+        made = film("matroska", audio="pcm_s16le", late=late, sound_late=sound_late, layout=layout)
+        await _store("video", made, target, heard=1)
+        with av.open(target) as container:
+            pieces = [frame.to_ndarray() for frame in container.decode(audio=0)]
+        channels = 1 if layout == "mono" else 2
+        wave = np.concatenate([np.zeros((1, 0)), *pieces], axis=1).reshape(-1, channels)[:, -1]
+        assert len(wave) == pytest.approx(lasts * 48_000, abs=1)
+        if begins is not None:
+            assert np.argmax(np.abs(wave) > 0.01) == pytest.approx(begins * 48_000, abs=50)
+            assert tone_of(wave[-20_000:], 48_000) == pytest.approx(TONE, abs=4)
 
 
 NO_MEDIA: dict[str, bytes] = {
