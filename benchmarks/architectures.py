@@ -13,6 +13,7 @@ from typing import Any
 
 import pipelines.tiny_h3
 import pipelines.tiny_wan
+from pipelines.tiny_wan import nets
 
 _UMT5_XXL = {
     "architectures": ["UMT5EncoderModel"],
@@ -84,14 +85,9 @@ _Z16 = ("diffusers", "AutoencoderKLWan", {"_class_name": "AutoencoderKLWan"})
 Z48: dict[str, Any] = {
     "base_dim": 160,
     "decoder_base_dim": 256,
-    "z_dim": 48,
-    "is_residual": True,
-    "in_channels": 12,
-    "out_channels": 12,
-    "patch_size": 2,
-    "scale_factor_spatial": 16,
-    "latents_mean": [0.0] * 48,
-    "latents_std": [1.0] * 48,
+    "latents_mean": [0.0] * nets.Z48_CHANNELS,
+    "latents_std": [1.0] * nets.Z48_CHANNELS,
+    **nets.Z48,
 }
 """The VAE of Wan 2.2 5B; diffusers' default arguments are z16."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import resource
 import statistics
 import tempfile
@@ -28,6 +27,7 @@ import pipelines.tiny_wan
 from benchmarks.architectures import Z48
 from benchmarks.contents import contents
 from benchmarks.decode_variants import CLIP_FRAMES, Case, defaults, replaced, variants
+from benchmarks.figures import device_name, write_figures
 from benchmarks.peers import load_peer
 from benchmarks.timeline import Span, draw
 from encoding.formats import open_sink
@@ -40,16 +40,13 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         case = make_case(options, Path(folder))
-        device = torch.cuda.get_device_name() if case.latents.is_cuda else "CPU"
+        device = device_name(on_gpu=case.latents.is_cuda)
         print(f"{device}, torch {torch.__version__}: {options.vae}, {options.size}, {options.frames} frames")
         figures = measure(case, options.repeat)
         if options.timeline is not None:
             options.timeline.write_text(timeline(case, f"{options.frames} frames {options.size}, {device}"))
     _print(figures)
-    if options.json is not None:
-        named = {name: str(value) for name, value in vars(options).items()}
-        named |= {"device": device, "torch": torch.__version__}
-        options.json.write_text(json.dumps({"options": named, "figures": figures}, indent=1))
+    write_figures(options, device, figures)
 
 
 def _print(figures: dict[str, dict[str, float]]) -> None:

@@ -10,7 +10,6 @@ of the device over the weights.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -27,6 +26,7 @@ from diffusers.modular_pipelines import PipelineState
 
 import pipelines.tiny_h3
 from benchmarks.architectures import write
+from benchmarks.figures import device_name, write_figures
 from encoding.base import AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
@@ -196,17 +196,14 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         case = make_case(options, Path(folder))
-        device = torch.cuda.get_device_name() if case.latents.is_cuda else "CPU"
+        device = device_name(on_gpu=case.latents.is_cuda)
         print(
             f"{device}, torch {torch.__version__}: {options.model}, {options.size}, {options.frames} frames"
         )
         figures = measure(case, options.repeat)
     for name, row in figures.items():
         print(f"{name:36} {row['seconds']:8.3f} s  {row['gib']:6.2f} GiB over the weights")
-    if options.json is not None:
-        named = {name: str(value) for name, value in vars(options).items()}
-        named |= {"device": device, "torch": torch.__version__}
-        options.json.write_text(json.dumps({"options": named, "figures": figures}, indent=1))
+    write_figures(options, device, figures)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ of the rounds.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import tempfile
@@ -34,6 +33,7 @@ from benchmarks.contents import contents
 from benchmarks.decode import make_vae
 from benchmarks.decode_variants import FPS, defaults
 from benchmarks.encoder_child import EncoderProcess, ProcessSink
+from benchmarks.figures import device_name, write_figures
 from encoding.base import OutputSpec
 from encoding.formats import open_sink
 from encoding.frames import YUV420P, pack
@@ -158,13 +158,11 @@ def main() -> None:
             figures = _measure(case, encoder, options.repeat)
         finally:
             encoder.close()
-    device = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
+    device = device_name(on_gpu=options.device == "cuda")
     print(f"{device}, torch {torch.__version__}: {options.vae}, {options.size}, {options.frames} frames")
     for name, row in figures.items():
         print(f"{name:20}", ", ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    if options.json is not None:
-        named = {name: str(value) for name, value in vars(options).items()}
-        options.json.write_text(json.dumps({"options": named, "figures": figures}, indent=1))
+    write_figures(options, device, figures)
 
 
 def _measure(case: Case, encoder: EncoderProcess, repeat: int) -> dict[str, dict[str, float]]:

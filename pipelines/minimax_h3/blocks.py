@@ -13,7 +13,6 @@ ENCODE = ("vae_encoder",)
 LAYOUT = "denoise.prepare_layout"
 LOOP = "denoise.denoise"
 SOUND = "decode.audio"
-PICTURES = "decode.video"
 
 UNITS_A_FRAME = 5 / 3
 """Rotary time that a frame takes, in diffusers' layout."""

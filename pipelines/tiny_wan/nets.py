@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from diffusers import AutoencoderKLWan
 from transformers import UMT5Config, UMT5EncoderModel
 
 Z48_CHANNELS = 48
+Z48: Mapping[str, Any] = MappingProxyType(
+    {
+        "z_dim": Z48_CHANNELS,
+        "is_residual": True,
+        "in_channels": 12,
+        "out_channels": 12,
+        "patch_size": 2,
+        "scale_factor_spatial": 16,
+    }
+)
+"""The layout of the VAE of Wan 2.2 5B, whatever its size; diffusers' default arguments are that of z16."""
 
 
 def vae_z16(widths: Sequence[int]) -> AutoencoderKLWan:
@@ -18,22 +31,17 @@ def vae_z16(widths: Sequence[int]) -> AutoencoderKLWan:
 
 
 def vae_z48(widths: Sequence[int], mean: Sequence[float], std: Sequence[float]) -> AutoencoderKLWan:
-    """Laid out like the VAE of Wan 2.2 5B: 16 x 16 x 4 pixels to 48 channels. `widths`: of its four levels,
-    in sixteens; `mean` and `std`: of its latents, by channel.
+    """Laid out by `Z48`: 16 x 16 x 4 pixels to 48 channels. `widths`: of its four levels, in sixteens;
+    `mean` and `std`: of its latents, by channel.
     """
     return AutoencoderKLWan(
         base_dim=16,
         decoder_base_dim=16,
         dim_mult=list(widths),
         num_res_blocks=1,
-        z_dim=Z48_CHANNELS,
         latents_mean=list(mean),
         latents_std=list(std),
-        is_residual=True,
-        in_channels=12,
-        out_channels=12,
-        patch_size=2,
-        scale_factor_spatial=16,
+        **Z48,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,19 +14,10 @@ from pipelines.wan_vae.conv import Kernel
 from pipelines.wan_vae.memory import Plan, free_now, needed_bytes, parked_bytes, plan
 from tests.pipelines.tiny_models import TINY
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("exact_arithmetic")]
 hopper = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0), reason="needs a Hopper GPU"
 )
-
-
-@pytest.fixture(autouse=True)
-def exact_arithmetic() -> Any:
-    """float32 means float32, so that it can be the truth."""
-    kept = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = kept
 
 
 def random(*shape: int) -> torch.Tensor:

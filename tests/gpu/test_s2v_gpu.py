@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,7 @@ from pipelines.wan_s2v.load import load_wan_s2v
 from tests.pipelines.tiny_models import Recorder, params_for, picture, tiny_config
 from tests.pipelines.wan_s2v.s2v_models import wav
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def exact_arithmetic() -> Iterator[None]:
-    """float32 means float32, so that devices can be compared."""
-    kept = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = kept
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("exact_arithmetic")]
 
 
 def load(device: str, **changes: Any) -> Pipeline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,7 @@ from server.engine.device import Device
 from server.engine.service import _capabilities
 from tests.pipelines.tiny_models import frames_of, params_for, picture, tiny_config
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def exact_arithmetic() -> Iterator[None]:
-    """float32 means float32, so that devices can be compared."""
-    kept = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = kept
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("exact_arithmetic")]
 
 
 @pytest.mark.parametrize("task", ["t2v", "i2v", "ti2v"])

@@ -15,20 +15,12 @@ from accelerate.hooks import (
 )
 from diffusers import AutoencoderKLWan
 
+from pipelines.tiny_wan import nets
 from pipelines.wan_vae import StreamingDecoder, decoder
 from pipelines.wan_vae.memory import Plan
 from tests.pipelines.tiny_models import TINY
 
-Z48 = {
-    "z_dim": 48,
-    "latents_mean": [0.0] * 48,
-    "latents_std": [1.0] * 48,
-    "is_residual": True,
-    "in_channels": 12,
-    "out_channels": 12,
-    "patch_size": 2,
-    "scale_factor_spatial": 16,
-}
+Z48 = {"latents_mean": [0.0] * 48, "latents_std": [1.0] * 48, **nets.Z48}
 NAMES = ["tiny z16", "tiny z48", "full-depth z16", "full-depth z48"]
 
 
