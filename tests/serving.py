@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -71,6 +72,14 @@ def start(data: Path, *flags: str, **variables: str) -> Served:
     line = process.stdout.readline()
     assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
     return Served(line.removeprefix("ready: ").strip(), data, process, log)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:

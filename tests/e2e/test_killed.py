@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import subprocess
 import threading
 import time
@@ -17,7 +16,7 @@ import psutil
 import pytest
 
 from tests.e2e.requests import SMALL, video_of
-from tests.serving import LIGHT, finished, launch
+from tests.serving import LIGHT, finished, free_port, launch
 
 MODELS: tuple[Mapping[str, str], ...] = ({}, LIGHT, LIGHT, LIGHT)
 """A tiny model; and one that costs next to nothing, so that more falls into the short time of a life."""
@@ -28,13 +27,6 @@ EARLY_S, LATE_S = 2.0, 1.0
 """A kill comes this long at most after the first answer, or after the worker is ready."""
 AHEAD = 4
 """Jobs that a client keeps unfinished."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Client(threading.Thread):

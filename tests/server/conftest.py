@@ -13,6 +13,7 @@ from server.database import Database
 from server.store import Store
 from tests.server.bench import Bench, dispatching
 from tests.server.door import Door, make_settings
+from tests.server.running import Server, serving
 
 
 @pytest.fixture
@@ -28,6 +29,13 @@ def target(tmp_path: Path) -> Path:
     folder = tmp_path / "job"
     folder.mkdir()
     return folder / "image.png"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """A server over a scripted engine, with every default, its files below `tmp_path`."""
+    async with serving(tmp_path) as running:
+        yield running
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ class Server:
         """A small request as JSON; `headers` are its headers."""
         headers = fields.pop("headers", {})
         return await self.client.post(path, json={"prompt": "a red circle"} | fields, headers=headers)
+
+    def change_model(self, **changes: Any) -> None:
+        """Its first model, `text`, says these things of itself instead."""
+        first, *others = CAPABILITIES.models
+        self.engine.capabilities = replace(CAPABILITIES, models=(replace(first, **changes), *others))
 
     async def begun(self, count: int = 1) -> str:
         """The id of job number `count` on the engine, once it runs."""

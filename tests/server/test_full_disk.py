@@ -6,6 +6,8 @@ import asyncio
 import base64
 import os
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NoReturn
 
 import httpx
@@ -51,6 +53,21 @@ async def said(caplog: pytest.LogCaptureFixture, message: str) -> None:
     async with asyncio.timeout(10):
         while message not in caplog.text:
             await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def database_on(disk: Disk) -> AsyncIterator[Server]:
+    """A server with its database on the disk, its files elsewhere, and a long queue."""
+    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
+    async with serving(disk.path.parent / "data", store={"url": url}, queue={"max_jobs": 1000}) as server:
+        yield server
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is tried again at once."""
+    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
 
 
 async def fill_the_database(server: Server) -> int:
@@ -130,9 +147,7 @@ async def test_room_must_be_left(disk: Disk) -> None:
 
 async def test_a_full_database_takes_no_job(disk: Disk) -> None:
     """No half of one either; it is read all the same, and takes the next one as soon as it can."""
-    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
-    data = disk.path.parent / "data"
-    async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
+    async with database_on(disk) as server:
         await server.post()
         job_id = await server.finish()
         disk.fill()
@@ -144,15 +159,10 @@ async def test_a_full_database_takes_no_job(disk: Disk) -> None:
         assert (await server.post()).status_code == 200
 
 
-async def test_a_job_that_ends_meanwhile_is_not_lost(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.usefixtures("_impatient")
+async def test_a_job_that_ends_meanwhile_is_not_lost(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """Its files stand until the database can be told that they do; the same for one that failed."""
-    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
-    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
-    data = disk.path.parent / "data"
-    async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
+    async with database_on(disk) as server:
         done = await running(server)
         disk.fill()
         await fill_the_database(server)
@@ -178,15 +188,10 @@ async def test_a_job_that_ends_meanwhile_is_not_lost(
         assert (await server.services.store.get(failed)).status == "failed"
 
 
-async def test_a_cancelled_job_whose_end_cannot_be_written(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_impatient")
+async def test_a_cancelled_job_whose_end_cannot_be_written(disk: Disk) -> None:
     """It is stopped, and the client told that this is not on record; it is as soon as there is room."""
-    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr("server.persist.LONGEST_PAUSE_S", 0.02)
-    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
-    data = disk.path.parent / "data"
-    async with serving(data, store={"url": url}, queue={"max_jobs": 1000}) as server:
+    async with database_on(disk) as server:
         jobs = [await running(server), (await server.post()).json()["id"]]
         disk.fill()
         await fill_the_database(server)
@@ -237,21 +242,17 @@ async def test_a_waiting_request_whose_file_finds_no_room(disk: Disk) -> None:
         assert answer.json()["error"]["code"] == "storage_failed"
 
 
-async def test_a_server_that_stops_with_a_full_database(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.usefixtures("_impatient")
+async def test_a_server_that_stops_with_a_full_database(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """It does stop. The next one starts without room as well, and runs the job again when there is some."""
-    monkeypatch.setattr("server.persist.FIRST_PAUSE_S", 0.02)
-    url = f"sqlite:///{disk.path / 'jobs.sqlite3'}"
-    data, sections = disk.path.parent / "data", {"store": {"url": url}, "queue": {"max_jobs": 1000}}
-    async with serving(data, **sections) as server:
+    async with database_on(disk) as server:
         job_id = await running(server)
         disk.fill()
         await fill_the_database(server)
         server.engine.finish(job_id)
         await said(caplog, "the state of a job cannot be written, tried again")
     assert "a job could not be put back" in caplog.text
-    async with serving(data, **sections) as server:
+    async with database_on(disk) as server:
         assert (await server.client.get(f"/v1/videos/{job_id}")).json()["status"] == "in_progress"
         refused(await server.post())
         disk.clear()

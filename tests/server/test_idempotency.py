@@ -24,12 +24,6 @@ KEY = {"Idempotency-Key": "order-1"}
 SECOND_NS = 1_000_000_000
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(tmp_path) as opened:
-        yield opened
-
-
 def form(boundary: str, **fields: str) -> bytes:
     parts = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'

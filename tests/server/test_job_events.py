@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -13,16 +11,10 @@ from server.engine.base import JobErrorCode
 from server.engine.restarts import EndReason
 from server.metrics import OUTCOMES, STAGES
 from tests.server.logged import writing
-from tests.server.running import Server, serving
+from tests.server.running import Server
 from tests.server.scraped import scrape
 
 TEXT = {"model": "text"}
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(tmp_path) as running:
-        yield running
 
 
 async def fail(server: Server, count: int, code: JobErrorCode, *, victim: bool = False) -> str:

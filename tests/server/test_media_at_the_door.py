@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.server.door import CAPABILITIES
 from tests.server.films import film, sound
 from tests.server.forks import decoders
 from tests.server.running import Server, serving
@@ -19,9 +17,7 @@ from tests.server.running import Server, serving
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     """Its model `text` takes a sound and a film, and the others do not."""
     async with serving(tmp_path) as running:
-        text, *others = CAPABILITIES.models
-        models = (replace(text, audio="optional", video="optional"), *others)
-        running.engine.capabilities = replace(CAPABILITIES, models=models)
+        running.change_model(audio="optional", video="optional")
         yield running
 
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from pipelines.base import Reference, ReferenceLimits
 from server.params import Resolved
 from server.spool import Upload
-from tests.server.door import CAPABILITIES, Door, refused
+from tests.server.door import Door, refused
 from tests.server.films import film, sound
 from tests.server.pictures import encoded, split
 from tests.server.running import Server, serving
@@ -152,9 +152,7 @@ async def test_other_models_take_none_and_a_last_picture_may_stand_alone(door: D
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     """Its model `text` takes references."""
     async with serving(tmp_path) as running:
-        text, *others = CAPABILITIES.models
-        models = (replace(text, references=LIMITS), *others)
-        running.engine.capabilities = replace(CAPABILITIES, models=models)
+        running.change_model(references=LIMITS)
         yield running
 
 

@@ -12,16 +12,10 @@ import pytest
 from server.spool import MEMORY_BYTES
 from tests.server.pictures import encoded, split
 from tests.server.raw_forms import END, FORM, GOOD, part
-from tests.server.running import Server, serving
+from tests.server.running import Server
 
 UPLOAD = part(b'input_reference"; filename="u', encoded(split(), "PNG") + bytes(2 * MEMORY_BYTES))
 MODEL = part(b"model", b"picture")
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    async with serving(tmp_path) as running:
-        yield running
 
 
 def _open_spools(data: Path) -> Iterator[str]:

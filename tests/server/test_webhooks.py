@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from tests.server.logged import lines
 from tests.server.receiver import Received, Receiver, receiving
 from tests.server.running import serving
 from tests.server.scripted import new_job
+from tests.serving import free_port
 
 pytestmark = pytest.mark.usefixtures("database_url")
 
@@ -180,16 +180,9 @@ async def test_a_receiver_that_never_answers_is_tried_again(tmp_path: Path, rece
     assert len({one.headers["webhook-id"] for one in received}) == 1
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def test_a_receiver_that_is_down_gets_it_when_it_is_up(tmp_path: Path) -> None:
     """Connection refused, again and again, then delivered."""
-    port = closed_port()
+    port = free_port()
     async with sending(tmp_path, webhook(f"http://127.0.0.1:{port}/")) as made:
         job_id = await made.end()
         await made.until(lambda: made.count("failed") >= 2)
@@ -201,7 +194,7 @@ async def test_a_receiver_that_is_down_gets_it_when_it_is_up(tmp_path: Path) -> 
 
 async def test_an_event_outlives_the_server(tmp_path: Path) -> None:
     """Tried in vain by one server, delivered by the next with the same id."""
-    port = closed_port()
+    port = free_port()
     hook = webhook(f"http://127.0.0.1:{port}/")
     async with sending(tmp_path, hook) as made:
         job_id = await made.end()
@@ -300,7 +293,7 @@ async def test_a_private_receiver_must_be_allowed(
 
 async def test_what_nobody_is_configured_for_is_dropped(tmp_path: Path, receiver: Receiver) -> None:
     """Without the secret it can't be signed any more; other receivers keep theirs."""
-    old, kept = webhook(f"http://127.0.0.1:{closed_port()}/"), webhook(receiver.url)
+    old, kept = webhook(f"http://127.0.0.1:{free_port()}/"), webhook(receiver.url)
     dying = Sending(tmp_path, old, kept)
     await dying.database.open()
     await dying.end()
@@ -314,8 +307,8 @@ async def test_the_proxy_of_the_environment_is_not_used(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would connect to whatever it resolves."""
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
-    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{closed_port()}")
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{free_port()}")
     async with sending(tmp_path, webhook(receiver.url)) as made:
         await made.end()
         await asyncio.to_thread(receiver.wait, 1)
