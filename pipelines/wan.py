@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,11 +123,13 @@ class Wan:
             return NoCondition(expand=bool(self._pipe.config.expand_timesteps))
         control.progress("image", 0, 1)
         condition: Condition
+        vae, device, tile = self._pipe.vae, self._device, self._tile
+        tell = partial(control.progress, "image", 0, 1)
         if self.info.task == "ti2v":
-            condition = first_frame(self._pipe.vae, params, width, height, self._device, self._tile)
+            condition = first_frame(vae, params, width, height, device, tile, tell)
         else:
             frames = self.info.grid.frames(params.num_frames)
-            condition = concatenated(self._pipe.vae, params, frames, width, height, self._device, self._tile)
+            condition = concatenated(vae, params, frames, width, height, device, tile, tell)
         control.progress("image", 1, 1)
         return condition
 

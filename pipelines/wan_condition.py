@@ -10,6 +10,7 @@ from diffusers import AutoencoderKLWan
 
 from pipelines.base import GenerationParams
 from pipelines.fit import cover, to_pixels
+from pipelines.wan_vae.encoder import Tell
 from pipelines.wan_vae.encoder import encode as encode_video
 from pipelines.wan_vae.memory import Tiling
 
@@ -76,6 +77,7 @@ def concatenated(
     height: int,
     device: torch.device,
     tile: Tiling = "auto",
+    tell: Tell | None = None,
 ) -> Concatenated:
     """Encode the first and the optional last picture of `params`, at the grid's size, for an I2V model.
 
@@ -89,7 +91,7 @@ def concatenated(
         last = params.num_frames - 1
         video[:, :, last:] = _pixels(params, "last_image", width, height, video).unsqueeze(2)
         known[last:] = 1
-    encoded = encode(vae, video, tile)
+    encoded = encode(vae, video, tile, tell)
     # The first latent frame holds one frame, each further one four: give the first one four places as well.
     places = torch.cat([known[:1].expand(3), known]).view(-1, 4).transpose(0, 1)
     mask = places[None, :, :, None, None].expand(1, 4, *encoded.shape[2:])
@@ -103,15 +105,18 @@ def first_frame(
     height: int,
     device: torch.device,
     tile: Tiling = "auto",
+    tell: Tell | None = None,
 ) -> FirstFrame:
     """Encode the picture of `params`, at the grid's size, for a TI2V model."""
     like = torch.empty(0, dtype=vae.dtype, device=device)
-    return FirstFrame(encode(vae, _pixels(params, "image", width, height, like).unsqueeze(2), tile))
+    return FirstFrame(encode(vae, _pixels(params, "image", width, height, like).unsqueeze(2), tile, tell))
 
 
-def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") -> torch.Tensor:
-    """Video (1, 3, T, H, W) in [-1, 1] → normalized latents, float32, same device."""
-    mode = encode_video(vae, video, tile).float()
+def encode(
+    vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto", tell: Tell | None = None
+) -> torch.Tensor:
+    """Video (1, 3, T, H, W) in [-1, 1] → normalized latents, float32, same device. `tell`: the encoder's."""
+    mode = encode_video(vae, video, tile, tell).float()
     mean, std = statistics(vae, mode)
     return (mode - mean) / std
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,11 @@ class WanS2V:
         control.progress("image", 0, 1)
         assert params.audio is not None  # checked before, as the picture is
         assert params.image is not None
+        videos = 1 if params.video is None else 1 + plan.count
+
+        def encoding(video: int, share: float) -> None:
+            control.progress("image", video, videos, (video + share) / videos)
+
         features = heard(pipe, params.audio, float(params.num_frames / fps))
         picture = to_pixels(cover(params.image, *size)).to(self._device, pipe.vae.dtype)
         job = _Job(
@@ -147,20 +153,25 @@ class WanS2V:
             embeddings=embeddings,
             features=features,
             picture=picture,
-            reference=encode(pipe.vae, picture.unsqueeze(0), self._tile),
-            poses=None if params.video is None else self._poses(params.video, plan, fps, size, control),
+            reference=encode(pipe.vae, picture.unsqueeze(0), self._tile, partial(encoding, 0)),
+            poses=None if params.video is None else self._poses(params.video, plan, fps, size, encoding),
             control=control,
         )
         control.progress("image", 1, 1)
         return job
 
     def _poses(
-        self, film: Path, plan: ClipPlan, fps: Fraction, size: tuple[int, int], control: Control
+        self,
+        film: Path,
+        plan: ClipPlan,
+        fps: Fraction,
+        size: tuple[int, int],
+        encoding: Callable[[int, float], None],
     ) -> list[torch.Tensor]:
+        """Of each clip. `encoding` is told the clip's number, from 1 on, and how much of it is done."""
         vae, made = self._pipe.vae, []
-        for clip, video in enumerate(poses(film, plan, fps, size)):
-            control.progress("image", clip, plan.count + 1)
-            latents = encode(vae, video.to(self._device, vae.dtype), self._tile)
+        for clip, video in enumerate(poses(film, plan, fps, size), 1):
+            latents = encode(vae, video.to(self._device, vae.dtype), self._tile, partial(encoding, clip))
             # Of the frame that stands before each clip nothing is kept; on the CPU, as there may be many.
             made.append(latents[:, :, 1:].cpu())
         return made
@@ -175,11 +186,10 @@ class WanS2V:
         """All frames of one output that are shown, and more, in stretches (3, T, H, W) on the grid."""
         plan, motion = job.plan, Motion(job.plan, job.picture)
         for clip in range(plan.count):
-            before = (
-                encode(self._pipe.vae, motion.frames.unsqueeze(0), self._tile)
-                if plan.has_motion(clip)
-                else None
-            )
+            before = None
+            if plan.has_motion(clip):
+                tell = shown.tell if clip else lambda _: job.control.progress("image", 1, 1)
+                before = encode(self._pipe.vae, motion.frames.unsqueeze(0), self._tile, tell)
             latents = self._denoised(job, noise(clip), before, clip, output)
             given = job.reference if before is None else before
             for frames in self._decoded(torch.cat([given, latents], dim=2), plan.skipped(clip), shown):

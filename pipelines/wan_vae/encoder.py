@@ -7,6 +7,7 @@ more once all that they can look back at is the same. It is then repeated instea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -30,14 +31,20 @@ from pipelines.wan_vae.tiles import Size, Tiles
 _FRAMES = 4
 """Of a video, for each latent frame after the first."""
 
+Tell = Callable[[float], None]
+"""Is told how much is done, 0 to 1; may raise."""
+
 
 @torch.inference_mode()
-def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") -> torch.Tensor:
+def encode(
+    vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto", tell: Tell | None = None
+) -> torch.Tensor:
     """The mode of the latents of `video` as `AutoencoderKLWan.encode` has it, but for rounding.
 
     `video`: (1, 3, T, H, W) in [-1, 1], T = 4 k + 1, in the VAE's dtype, on its device. Returns
     (1, z_dim, k + 1, H / scale, W / scale) in that dtype. `tile`: as `StreamingDecoder` takes it, for the
-    layers at the full frame rate, which need the most memory.
+    layers at the full frame rate, which need the most memory. `tell`: called before each step and after each
+    tile of one with the share that is done; what it raises ends the encode.
     """
     hook = getattr(vae, "_hf_hook", None)
     if hook is not None:  # what accelerate would do before `AutoencoderKLWan.encode`
@@ -46,7 +53,7 @@ def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") ->
     if vae.config.patch_size is not None:
         video = patchify(video, patch_size=vae.config.patch_size)
     frames = video[0].permute(1, 2, 3, 0)
-    walk = _Walk(vae, frames, encode_tile(vae, frames, tile))
+    walk = _Walk(vae, frames, encode_tile(vae, frames, tile), tell or (lambda share: None))
     parts = [walk.step(frames[:1])]
     parts += [walk.step(frames[at : at + _FRAMES]) for at in range(1, frames.shape[0], _FRAMES)]
     moments = F.linear(torch.cat(parts), vae.quant_conv.weight.flatten(1), vae.quant_conv.bias)
@@ -56,7 +63,7 @@ def encode(vae: AutoencoderKLWan, video: torch.Tensor, tile: Tiling = "auto") ->
 class _Walk:
     """One video's way through the encoder."""
 
-    def __init__(self, vae: Any, frames: torch.Tensor, size: Size | None) -> None:
+    def __init__(self, vae: Any, frames: torch.Tensor, size: Size | None, tell: Tell) -> None:
         self._encoder = vae.encoder
         self._caches = Caches(Convs(frames.device, frames.dtype))
         self._tiles: Tiles | None = None
@@ -69,13 +76,17 @@ class _Walk:
         self._still = 0
         self._last: torch.Tensor | None = None
         self._made: torch.Tensor | None = None
+        self._tell = tell
+        self._done, self._all = 0, frames.shape[0]
 
     def step(self, frames: torch.Tensor) -> torch.Tensor:
         """(T, H, W, C), one frame or four, to (1, h, w, 2 z_dim) before `quant_conv`."""
+        self._tell(self._done / self._all)
         self._still = self._still + frames.shape[0] if self._is_still(frames) else 0
         self._last = frames[-1]
         if self._made is None or self._still <= self._looks_back + _FRAMES:
             self._made = self._full_rate(frames)
+        self._done += frames.shape[0]
         value = Sum(self._made.clone())  # the layers write over what they are given
         for block in self._slow:
             value = self._block(self._caches, block, value)
@@ -96,11 +107,12 @@ class _Walk:
             return self._ahead(self._caches, frames)
         # As the decoder does behind its cut, see `tiles`.
         made: torch.Tensor | None = None
-        for row, column, caches in self._tiles:
+        for number, (row, column, caches) in enumerate(self._tiles, 1):
             part = self._ahead(caches, frames[:, row.taken, column.taken])
             if made is None:
                 made = part.new_empty(part.shape[0], *self._tiles.sides, part.shape[-1])
             made[:, row.place, column.place] = part[:, row.kept, column.kept]
+            self._tell((self._done + number / len(self._tiles) * frames.shape[0]) / self._all)
         assert made is not None
         return made
 

@@ -13,7 +13,7 @@ import torch
 from diffusers import WanImageToVideoPipeline, WanPipeline
 from PIL import Image
 
-from pipelines.base import DecodeConfig, GenerationParams
+from pipelines.base import GenerationParams
 from pipelines.errors import BadOutput, Cancelled, InvalidParams, LoadFailed
 from pipelines.wan import NEGATIVE_PROMPT, Wan, load_wan
 from tests.pipelines.tiny_models import TINY, Recorder, picture, tiny_config
@@ -259,16 +259,6 @@ def test_progress_is_told_for_each_step_and_chunk(t2v: Wan, params: Make) -> Non
     assert control.costs == sorted(control.costs)
     assert control.costs[-1] == 1.0
     assert [call for call in control.calls if call[0] == "decode"] == [("decode", n, 9) for n in (0, 1, 5, 9)]
-
-
-def test_a_driver_is_asked_before_each_tile(t2v: Wan, params: Make) -> None:
-    """So that a cancel is heard there; what is told as done never goes back."""
-    tiled = Wan(t2v._pipe, tiny_config("t2v", decode=DecodeConfig(tile=(32, 32))), torch.device("cpu"))
-    control = Recorder()
-    list(tiled.generate(params(tiled, num_frames=8, num_inference_steps=1), control))
-    decode = [call for call in control.calls if call[0] == "decode"]
-    assert decode == [("decode", done, 8) for done in (0, 0, 0, 1, 1, 1, 5, 5, 5, 8)]
-    assert control.costs[2:] == [0, 0.5 / 8, 1 / 8, 3 / 8, 5 / 8, 7 / 8]
 
 
 def test_what_a_loaded_model_says_of_itself(t2v: Wan, i2v: Wan, ti2v: Wan) -> None:

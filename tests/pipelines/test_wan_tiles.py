@@ -1,17 +1,22 @@
-"""A decode in tiles against the same decode whole."""
+"""A decode in tiles against the same decode whole; what is told of tiles."""
 
 from __future__ import annotations
 
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from pipelines.base import DecodeConfig
+from pipelines.errors import Cancelled
+from pipelines.wan import Wan
 from pipelines.wan_vae import StreamingDecoder, tiles
 from pipelines.wan_vae.fast import Caches
 from pipelines.wan_vae.memory import Plan, parked_bytes
 from tests.pipelines.test_wan_vae import NAMES, latents, live_bytes, vae, whole
+from tests.pipelines.tiny_models import Recorder, params_for, picture, tiny_config
 
 
 def tiled(model: Any, given: torch.Tensor, tile: tuple[int, int], chunk: int = 2) -> torch.Tensor:
@@ -135,3 +140,31 @@ def peak_bytes(decoder: StreamingDecoder, given: torch.Tensor) -> int:
     changes = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes.sort(key=lambda event: event.start_ns())
     return max(accumulate(int(event.nbytes()) for event in changes))
+
+
+def test_a_driver_is_asked_before_each_tile(t2v: Wan) -> None:
+    """So that a cancel is heard there; what is told as done never goes back."""
+    model = Wan(t2v._pipe, tiny_config("t2v", decode=DecodeConfig(tile=(32, 32))), torch.device("cpu"))
+    control = Recorder()
+    list(model.generate(params_for(model, num_frames=8, num_inference_steps=1), control))
+    decode = [call for call in control.calls if call[0] == "decode"]
+    assert decode == [("decode", done, 8) for done in (0, 0, 0, 1, 1, 1, 5, 5, 5, 8)]
+    assert control.costs[2:] == [0, 0.5 / 8, 1 / 8, 3 / 8, 5 / 8, 7 / 8]
+
+
+def test_a_driver_is_told_of_each_tile_of_a_picture(i2v: Wan, tmp_path: Path) -> None:
+    """A cancel is heard between two of them."""
+    model = Wan(i2v._pipe, tiny_config("i2v", decode=DecodeConfig(tile=(32, 32))), torch.device("cpu"))
+    wanted = params_for(model, image=picture(tmp_path / "1.png", 64, 32), num_frames=5)
+    heard: list[float | None] = []
+
+    class Cancelling(Recorder):
+        def progress(self, at: Any, step: int, steps: int, cost: float | None = None) -> None:
+            if at == "image":
+                heard.append(cost)
+                if cost == pytest.approx(0.6):
+                    raise Cancelled("by the test")
+
+    with pytest.raises(Cancelled):
+        list(model.generate(wanted, Cancelling()))
+    assert heard == [None, 0, pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.2), pytest.approx(0.6)]

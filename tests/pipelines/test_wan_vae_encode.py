@@ -55,6 +55,24 @@ def test_a_narrower_halo_would_show(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert (encoder.encode(model, video, (16, 16)) - expected).abs().max() > 1e-4 * expected.abs().max()
 
 
+def test_an_encode_ends_between_two_tiles() -> None:
+    """Whoever is told of each step and tile may refuse; the share that is done grows to the whole."""
+    model, video = vae("tiny z16"), clip(5, 32)
+    told: list[float] = []
+    encoder.encode(model, video, (16, 16), told.append)
+    assert told == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.2, 0.4, 0.6, 0.8, 1])
+
+    def refuse(share: float) -> None:
+        if share > 0.3:
+            raise InterruptedError(share)
+
+    with pytest.raises(InterruptedError, match=r"0\.4"):
+        encoder.encode(model, video, (16, 16), refuse)
+    told.clear()
+    encoder.encode(model, video, None, told.append)
+    assert told == pytest.approx([0, 0.2])
+
+
 def test_memory_decides_on_tiles() -> None:
     """Whole pictures while they fit, then the largest tiles that fit on the device and on the host."""
     with torch.device("meta"):

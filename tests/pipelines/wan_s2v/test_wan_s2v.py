@@ -173,6 +173,22 @@ def test_cancelled_in_the_second_clip_it_stops_there(
     assert next(parts, None) is None
 
 
+def test_its_pictures_are_told_as_they_are_encoded(
+    model: WanS2V, given: dict[str, Any], tmp_path: Path
+) -> None:
+    """The reference, and the poses of each clip: what is done of them grows to the whole."""
+    poses = ffv1(tmp_path / "poses.mkv", torch.zeros(2, 64, 64, 3, dtype=torch.uint8), 16)
+    control = Recorder()
+    list(model.generate(params_for(model, **given, video=poses, num_inference_steps=1), control))
+    count = model._plan(params_for(model, **given)).count
+    encoded = [call[1:] for call in control.calls if call[0] == "image"]
+    assert {done for done, total in encoded if total == 1 + count} == set(range(1 + count))
+    assert (encoded[0], encoded[-1]) == ((0, 1), (1, 1))
+    costs = control.costs
+    assert costs == sorted(costs)
+    assert 0.7 < costs[-1] < 1
+
+
 @pytest.mark.parametrize("field", ["image", "audio"])
 def test_what_is_missing_is_named(field: str, model: WanS2V, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidParams) as caught:
