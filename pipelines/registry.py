@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import cast
@@ -13,22 +14,24 @@ from pipelines.folders import check_folder
 
 Loader = Callable[[ModelConfig, str], Pipeline]
 
-KINDS: Mapping[str, str] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of `KINDS`."""
+
+    loader: str
+    """`module:function`."""
+    classes: tuple[str, ...]
+    """diffusers' classes that it loads, as a folder's index names them."""
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "wan": "pipelines.wan:load_wan",
-        "wan-s2v": "pipelines.wan_s2v.load:load_wan_s2v",
-        "minimax-h3": "pipelines.minimax_h3.model:load_minimax_h3",
+        "wan": Kind("pipelines.wan:load_wan", ("WanPipeline", "WanImageToVideoPipeline")),
+        "wan-s2v": Kind("pipelines.wan_s2v.load:load_wan_s2v", ("WanS2VPipeline",)),
+        "minimax-h3": Kind("pipelines.minimax_h3.model:load_minimax_h3", ("MiniMaxH3ModularPipeline",)),
     }
 )
-"""`module:function` of each kind's loader."""
-CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "wan": ("WanPipeline", "WanImageToVideoPipeline"),
-        "wan-s2v": ("WanS2VPipeline",),
-        "minimax-h3": ("MiniMaxH3ModularPipeline",),
-    }
-)
-"""diffusers' classes that each kind loads, as a folder's index names them."""
 
 
 def load(config: ModelConfig, device: str) -> Pipeline:
@@ -40,7 +43,7 @@ def load(config: ModelConfig, device: str) -> Pipeline:
     if config.kind not in KINDS:
         known = ", ".join(sorted(KINDS))
         raise LoadFailed(f"model {config.id}: kind {config.kind!r} is unknown; known kinds: {known}")
-    check_folder(config, CLASSES)
-    module, function = KINDS[config.kind].split(":")
+    check_folder(config, {name: kind.classes for name, kind in KINDS.items()})
+    module, function = KINDS[config.kind].loader.split(":")
     loader = cast(Loader, getattr(import_module(module), function))
     return loader(config, device)
