@@ -17,8 +17,8 @@ from PIL import Image
 from pipelines.base import Reference
 from pipelines.media import read_sound
 from pipelines.minimax_h3.model import load_minimax_h3
+from tests.pipelines.h3_models import RATE, assert_same, config, make, params, theirs
 from tests.pipelines.test_media import write as write_film
-from tests.pipelines.test_minimax_h3 import RATE, assert_same, config, make, params, theirs
 from tests.pipelines.tiny_models import picture
 
 pytestmark = pytest.mark.gpu

@@ -4,111 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 import torch
-from diffusers.modular_pipelines.minimax_h3 import (
-    MiniMaxH3AudioReference,
-    MiniMaxH3ImageReference,
-)
+from diffusers.modular_pipelines.minimax_h3 import MiniMaxH3AudioReference, MiniMaxH3ImageReference
 from diffusers.modular_pipelines.minimax_h3.encoders import get_qwen3vl_prompt_embeds
 from PIL import Image
 from transformers import Qwen3VLForConditionalGeneration
 
-import pipelines.tiny_h3
-from pipelines.base import (
-    Chunk,
-    DecodeConfig,
-    GenerationParams,
-    Grid,
-    ModelConfig,
-    ModelLimits,
-    Reference,
-    Sound,
-)
-from pipelines.errors import BadOutput, Cancelled, InvalidParams, LoadFailed
+from pipelines.base import Chunk, GenerationParams, Grid, Reference, Sound
+from pipelines.errors import BadOutput, Cancelled, InvalidParams
 from pipelines.minimax_h3.decode import clips
 from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
-from tests.pipelines.tiny_models import Recorder, params_for, picture
-
-CHECKPOINT = Path(pipelines.tiny_h3.__file__).parent / "checkpoint"
-RATE = 32_000
-TOLERANCE = 1e-4
-
-
-def config(**changes: object) -> ModelConfig:
-    base = ModelConfig(
-        id="tiny-h3",
-        kind="minimax-h3",
-        path=str(CHECKPOINT),
-        dtype="float32",
-        width=64,
-        height=32,
-        num_frames=124,
-        fps=Fraction(24),
-        num_inference_steps=2,
-        limits=ModelLimits(max_pixels=10**6, max_num_frames=345),
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
+from tests.pipelines.h3_models import CHECKPOINT, RATE, assert_same, config, make, params, theirs, write_sound
+from tests.pipelines.tiny_models import Recorder, picture
 
 
 @pytest.fixture(scope="module")
 def model() -> MiniMaxH3:
     return load_minimax_h3(config(), "cpu")
-
-
-def make(model: MiniMaxH3, **changes: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """Frames (3, T, H, W) and sound (2, N) of the first output."""
-    parts = list(model.generate(params(model, **changes), Recorder()))
-    frames = [part.frames for part in parts if isinstance(part, Chunk) and part.output == 0]
-    (sound,) = (part.samples for part in parts if isinstance(part, Sound) and part.output == 0)
-    return torch.cat(frames, dim=1), sound
-
-
-def params(model: MiniMaxH3, **changes: object) -> GenerationParams:
-    return params_for(model, **{"negative_prompt": "", **changes})
-
-
-def theirs(model: MiniMaxH3, wanted: GenerationParams, **inputs: object) -> tuple[torch.Tensor, torch.Tensor]:
-    """What diffusers' pipeline makes from the same seed, called as its users call it."""
-    model._pipe.scheduler.set_shift(wanted.flow_shift)
-    state = model._pipe(
-        prompt=wanted.prompt,
-        width=wanted.width,
-        height=wanted.height,
-        num_frames=wanted.num_frames,
-        num_inference_steps=wanted.num_inference_steps + 1,
-        generator=torch.Generator("cpu").manual_seed(wanted.seed),
-        output_type="np",
-        **inputs,
-    )
-    frames = torch.from_numpy(np.asarray(state.get("videos"))[0]).permute(3, 0, 1, 2) * 2 - 1
-    return frames, state.get("audio")[0]
-
-
-def assert_same(ours: tuple[torch.Tensor, torch.Tensor], others: tuple[torch.Tensor, torch.Tensor]) -> None:
-    for one, other in zip(ours, others, strict=True):
-        assert one.shape == other.shape
-        assert torch.allclose(one, other, atol=TOLERANCE)
-
-
-def write_sound(path: Path, seconds: float, rate: int) -> Path:
-    """A WAV file as the server stores it: 32-bit floats, here one channel."""
-    samples = np.sin(np.arange(int(seconds * rate)) / 20).astype(np.float32)[None]
-    with av.open(str(path), "w", format="wav") as container:
-        stream = container.add_stream("pcm_f32le", rate=rate, layout="mono")
-        frame = av.AudioFrame.from_ndarray(samples, "flt", "mono")
-        frame.sample_rate = rate
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-    return path
 
 
 @contextmanager
@@ -346,50 +265,3 @@ def test_what_a_loaded_model_says_of_itself(model: MiniMaxH3) -> None:
     assert info.references is not None
     assert (info.references.images, info.references.audios, info.references.total) == (9, 3, 12)
     assert info.references.max_aspect == 4
-
-
-@pytest.mark.parametrize(
-    ("tasks", "loaded", "missing"),
-    [(("t2va", "fl2va"), "transformer", "transformer_ref"), (("ref2va",), "transformer_ref", "transformer")],
-)
-def test_only_the_tasks_that_are_asked_for_are_loaded(
-    tasks: tuple[str, ...], loaded: str, missing: str
-) -> None:
-    """One transformer of the two, and the model says so."""
-    part = load_minimax_h3(config(tasks=tasks), "cpu")
-    assert getattr(part._pipe, loaded) is not None
-    assert getattr(part._pipe, missing, None) is None
-    assert (part.info.references is not None) == ("ref2va" in tasks)
-    assert (part.info.image == "optional") == ("fl2va" in tasks)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"guidance_scale": 4.0}, "guidance_scale"),
-        ({"decode": DecodeConfig(tile=(256, 256))}, "decode.tile"),
-        ({"fps": Fraction(16)}, "fps"),
-        ({"limits": ModelLimits(10**6, 346)}, "346.*345"),
-        ({"tasks": ("t2v",)}, "t2va, fl2va, ref2va"),
-        ({"path": str(CHECKPOINT / "vae")}, "vae"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_served_does_not_start(change: dict[str, object], words: str) -> None:
-    """Settings without a meaning, or beyond what the model makes, and a folder that holds no such model."""
-    with pytest.raises(LoadFailed, match=rf"tiny-h3.*{words}"):
-        load_minimax_h3(config(**change), "cpu")
-
-
-def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
-    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
-    for source in CHECKPOINT.rglob("*.json"):
-        target = tmp_path / source.relative_to(CHECKPOINT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes())
-    dummy = load_minimax_h3(config(path=str(tmp_path), load_format="dummy", dtype="bfloat16"), "cpu")
-    frames, sound = make(dummy, num_frames=17)
-    assert frames.shape == (3, 17, 32, 64)
-    assert bool(torch.isfinite(frames).all() and torch.isfinite(sound).all())
-    assert dummy._pipe.transformer.transformer_blocks[0].attn.to_q.weight.dtype == torch.bfloat16
-    assert dummy._pipe.transformer.proj_out.weight.dtype == torch.float32

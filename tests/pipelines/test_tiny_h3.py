@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipelines.tiny_h3.make import make
-from tests.pipelines.test_minimax_h3 import CHECKPOINT
+from tests.pipelines.h3_models import CHECKPOINT
 
 
 def test_the_script_makes_what_is_shipped(tmp_path: Path) -> None:

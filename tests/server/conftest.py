@@ -13,6 +13,7 @@ from server.database import Database
 from server.store import Store
 from tests.server.bench import Bench, dispatching
 from tests.server.door import Door, make_settings
+from tests.server.internet import HERE, Internet, connected, ok
 from tests.server.running import Server, serving
 
 
@@ -46,12 +47,26 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-async def store(database_url: str) -> AsyncIterator[Store]:
-    """An open store, on each kind of database in turn."""
-    database = Database(database_url)
-    await database.open()
-    yield Store(database)
-    await database.close()
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open one, of each kind in turn."""
+    opened = Database(database_url)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def store(database: Database) -> Store:
+    return Store(database)
+
+
+@pytest.fixture
+async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+    """One with a public name, and a page there."""
+    async with connected(monkeypatch) as opened:
+        opened.names["public.example"] = [HERE]
+        opened.pages["/"] = ok(b"content")
+        yield opened
 
 
 @pytest.fixture

@@ -11,6 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
+from server.errors import BadUrl
+from server.remote import RemoteFiles
+from server.sections import UrlSettings
+from server.spool import Spool
+from tests.server.pictures import SPOOLS
+
 Page = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 HERE, THERE = "8.8.8.8", "2606:4700:4700::1111"
@@ -89,3 +95,18 @@ async def connected(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
             patch.setattr(socket, "getaddrinfo", internet.getaddrinfo)
             patch.setattr(anyio, "connect_tcp", connect_tcp)
             yield internet
+
+
+async def fetch(url: str, **settings: Any) -> bytes:
+    """What the URL gives, by a server with these settings."""
+    remote = RemoteFiles(UrlSettings(**{"enabled": True, **settings}))
+    with Spool(SPOOLS) as spool:
+        return (await remote.fetch(url, "input_reference", spool)).read()
+
+
+async def refused(url: str, **settings: Any) -> str:
+    """Why nothing is fetched."""
+    with pytest.raises(BadUrl) as caught:
+        await fetch(url, **settings)
+    assert caught.value.param == "input_reference"
+    return caught.value.message

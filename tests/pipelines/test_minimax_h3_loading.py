@@ -1,0 +1,61 @@
+"""What is loaded of a checkpoint of MiniMax-H3, and what does not start."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipelines.base import DecodeConfig, ModelLimits
+from pipelines.errors import LoadFailed
+from pipelines.minimax_h3.model import load_minimax_h3
+from tests.pipelines.h3_models import CHECKPOINT, config, make
+
+
+@pytest.mark.parametrize(
+    ("tasks", "loaded", "missing"),
+    [(("t2va", "fl2va"), "transformer", "transformer_ref"), (("ref2va",), "transformer_ref", "transformer")],
+)
+def test_only_the_tasks_that_are_asked_for_are_loaded(
+    tasks: tuple[str, ...], loaded: str, missing: str
+) -> None:
+    """One transformer of the two, and the model says so."""
+    part = load_minimax_h3(config(tasks=tasks), "cpu")
+    assert getattr(part._pipe, loaded) is not None
+    assert getattr(part._pipe, missing, None) is None
+    assert (part.info.references is not None) == ("ref2va" in tasks)
+    assert (part.info.image == "optional") == ("fl2va" in tasks)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"guidance_scale": 4.0}, "guidance_scale"),
+        ({"decode": DecodeConfig(tile=(256, 256))}, "decode.tile"),
+        ({"fps": Fraction(16)}, "fps"),
+        ({"limits": ModelLimits(10**6, 346)}, "346.*345"),
+        ({"tasks": ("t2v",)}, "t2va, fl2va, ref2va"),
+        ({"path": str(CHECKPOINT / "vae")}, "vae"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_served_does_not_start(change: dict[str, object], words: str) -> None:
+    """Settings without a meaning, or beyond what the model makes, and a folder that holds no such model."""
+    with pytest.raises(LoadFailed, match=rf"tiny-h3.*{words}"):
+        load_minimax_h3(config(**change), "cpu")
+
+
+def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
+    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
+    for source in CHECKPOINT.rglob("*.json"):
+        target = tmp_path / source.relative_to(CHECKPOINT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    dummy = load_minimax_h3(config(path=str(tmp_path), load_format="dummy", dtype="bfloat16"), "cpu")
+    frames, sound = make(dummy, num_frames=17)
+    assert frames.shape == (3, 17, 32, 64)
+    assert bool(torch.isfinite(frames).all() and torch.isfinite(sound).all())
+    assert dummy._pipe.transformer.transformer_blocks[0].attn.to_q.weight.dtype == torch.bfloat16
+    assert dummy._pipe.transformer.proj_out.weight.dtype == torch.float32

@@ -1,0 +1,55 @@
+"""Checkpoints of Wan as they are loaded, and those that are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from diffusers import WanPipeline
+
+from pipelines.errors import LoadFailed
+from pipelines.wan import Wan, load_wan
+from tests.pipelines.tiny_models import TINY, frames_of, params_for, tiny_config
+
+
+def test_a_saved_pipeline_is_loaded_by_its_path(t2v: Wan, tmp_path: Path) -> None:
+    """Saved by diffusers, loaded from the folder: the same video."""
+    pipe: Any = t2v._pipe
+    assert isinstance(pipe, WanPipeline)
+    pipe.save_pretrained(tmp_path / "saved")
+    loaded = load_wan(tiny_config("t2v", path=str(tmp_path / "saved"), guidance_scale_2=3.0), "cpu")
+    assert torch.equal(frames_of(loaded, params_for(loaded)), frames_of(t2v, params_for(t2v)))
+
+
+@pytest.mark.parametrize("broken", ["missing", "empty", "no-weights"])
+def test_what_cannot_be_loaded_is_named(t2v: Wan, tmp_path: Path, broken: str, monkeypatch: Any) -> None:
+    """The error says which model and which folder."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    folder = tmp_path / broken
+    if broken != "missing":
+        folder.mkdir()
+    if broken == "no-weights":
+        (folder / "model_index.json").write_text((TINY / "t2v" / "model_index.json").read_text())
+    with pytest.raises(LoadFailed, match=rf"tiny-t2v.*{broken}"):
+        load_wan(tiny_config("t2v", path=str(folder)), "cpu")
+
+
+def test_two_expert_settings_on_one_expert_are_refused() -> None:
+    """A configuration that promises what the checkpoint lacks does not start."""
+    with pytest.raises(LoadFailed, match="guidance_scale_2"):
+        load_wan(tiny_config("ti2v", guidance_scale_2=3.0), "cpu")
+
+
+def test_an_architecture_with_random_weights(t2v: Wan, tmp_path: Path) -> None:
+    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
+    for source in (TINY / "t2v").rglob("*"):
+        if source.is_file() and source.suffix != ".safetensors":
+            target = tmp_path / source.relative_to(TINY / "t2v")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    model = load_wan(tiny_config("t2v", path=str(tmp_path), load_format="dummy"), "cpu")
+    frames = frames_of(model, params_for(model))
+    assert frames.shape == (3, 5, 32, 64)
+    assert bool(torch.isfinite(frames).all())
