@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import os
 import shutil
@@ -37,6 +38,7 @@ CAPABILITIES: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
         "gpu": _has_gpu,
         "postgres": postgres.available,
+        "ray": lambda: importlib.util.find_spec("ray") is not None,
         "browser": lambda: _on_path("chromium", "chromium-browser", "google-chrome"),
         "curl": lambda: _on_path("curl"),
         "ffmpeg": lambda: _on_path("ffmpeg"),
