@@ -152,6 +152,8 @@ class ReferenceLimits:
     """Whether it needs some."""
     max_aspect: float | None = None
     """The most that a picture or film may be longer one way than the other; None: no bound."""
+    min_video_s: float | None = None
+    """How long a film must last, in seconds; None: a frame is enough."""
 
     def of(self, kind: ReferenceKind) -> int:
         """The most of one kind."""

@@ -170,6 +170,11 @@ class ReferenceLimitsBody(Wire):
         description="the most that a picture or film may be longer one way than the other; null: no bound",
         examples=[4],
     )
+    min_video_s: float | None = Field(
+        None,
+        description="how long a film must last, in seconds; null: a frame is enough",
+        examples=[0.520833],
+    )
 
 
 class ModelCard(Wire):

@@ -30,6 +30,8 @@ from server.media_track import LEAST_S, Heard, Track
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
 """FFmpeg's names of the containers that are taken."""
 NAMES = "MP4, MOV, WebM, Matroska, WAV, MP3, FLAC, Ogg or AAC"
+RATE = Fraction(25)
+"""Frames a second of a film that does not say its rate."""
 HIGH = 720
 """Rows from which on a film that does not say its colours is taken for BT.709."""
 UNSPECIFIED = 2
@@ -84,7 +86,7 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
 
     Raises:
         Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
-            allow: `max_seconds`, `max_frames`, `max_pixels`, `max_aspect`.
+            allow: `max_seconds`, `max_frames`, `max_pixels`, `max_aspect`; or shorter than `min_seconds`.
         WriteFailed: there is no room for it.
     """
     stream = next((each for each in container.streams.video if not _is_cover(each)), None)
@@ -99,7 +101,8 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
         track = None if sound is None else Track(output, sound, arguments["max_seconds"])
         heard = Heard(track)
         streams = [stream] if sound is None else [stream, sound]
-        for frame, start in _bounded(_seen(_decoded(container, *streams), heard.hear), arguments):
+        seen = _seen(_decoded(container, *streams), heard.hear)
+        for frame, start in _bounded(seen, stream.average_rate or RATE, arguments):
             upright = _upright(frame, stream)
             _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
@@ -127,10 +130,11 @@ def _seen(frames: Iterable[object], hear: Callable[[av.AudioFrame], None]) -> It
 
 
 def _bounded(
-    frames: Iterable[av.VideoFrame], arguments: Mapping[str, float]
+    frames: Iterable[av.VideoFrame], rate: Fraction, arguments: Mapping[str, float]
 ) -> Iterator[tuple[av.VideoFrame, Fraction]]:
-    """The frames, their times from 0 on, each with the time in seconds that the first one had."""
-    first: int | None = None
+    """The frames, their times from 0 on, each with the time in seconds that the first one had. The last
+    one is shown for a frame at `rate` a second."""
+    first, lasts = cast("int | None", None), Fraction(0)
     for number, frame in enumerate(frames):
         _check_pixels(frame.width, frame.height, arguments["max_pixels"])
         if number >= arguments["max_frames"]:
@@ -141,11 +145,14 @@ def _bounded(
         frame.pts -= first
         if frame.pts * frame.time_base > arguments["max_seconds"]:
             raise too_long(arguments["max_seconds"])
+        lasts = frame.pts * frame.time_base + 1 / rate
         yield frame, first * frame.time_base
+    if lasts < arguments.get("min_seconds", 0):
+        raise Refused(f"lasts {float(lasts):.3g} s; it must last at least {arguments['min_seconds']:.3g} s")
 
 
 def _add_ffv1(output: OutputContainer, like: av.VideoFrame, source: VideoStream) -> VideoStream:
-    stream = output.add_stream("ffv1", rate=source.average_rate or 25)
+    stream = output.add_stream("ffv1", rate=source.average_rate or RATE)
     stream.width, stream.height, stream.pix_fmt = like.width, like.height, "bgr0"
     stream.thread_count = 1
     assert like.time_base is not None  # checked when it was decoded

@@ -109,6 +109,7 @@ class References:
         *,
         sound: bool = False,
         max_aspect: float | None = None,
+        min_seconds: float | None = None,
     ) -> None:
         """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, times from
         0 on. With `sound` it keeps its own, if it has any, as `store_audio` would, and at its time.
@@ -117,7 +118,7 @@ class References:
             InvalidMedia: not a film, damaged, or beyond the limits of `media`.
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
-        work = _told(self._film, sound=sound, max_aspect=max_aspect)
+        work = _told(self._film, sound=sound, max_aspect=max_aspect, min_seconds=min_seconds)
         await self._store(reference, field, target, work)
 
     async def close(self) -> None:

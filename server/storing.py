@@ -73,9 +73,9 @@ async def _stored(
     ordered: ReferenceLimits | None = None,
 ) -> Path:
     """The file, `stem` with the suffix of its kind. One that stands alone is heard, or only seen; the
-    `ordered` ones keep the shape that their model can use, and films their sound.
+    `ordered` ones keep to what their model can use, and films keep their sound.
     """
-    longest = None if ordered is None else ordered.max_aspect
+    longest, least = (None, None) if ordered is None else (ordered.max_aspect, ordered.min_video_s)
     match kind:
         case "image":
             path = stem.with_suffix(".png")
@@ -85,5 +85,7 @@ async def _stored(
             await references.store_audio(source, field, path, audible=ordered is None)
         case "video":
             path = stem.with_suffix(".mkv")
-            await references.store_video(source, field, path, sound=ordered is not None, max_aspect=longest)
+            await references.store_video(
+                source, field, path, sound=ordered is not None, max_aspect=longest, min_seconds=least
+            )
     return path

@@ -30,7 +30,7 @@ from pipelines.minimax_h3.blocks import BEFORE, ENCODE, SOUND, Run
 from pipelines.minimax_h3.decode import frames as decoded_frames
 from pipelines.minimax_h3.loading import load
 from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
-from pipelines.minimax_h3.references import read
+from pipelines.minimax_h3.references import read, shortest_film
 
 _DISTILLED = "is distilled: its guidance is part of its weights"
 UNUSED = {
@@ -219,7 +219,7 @@ def _check(pipe: Any, config: ModelConfig, grid: Grid) -> None:
 
 
 def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
-    setup = pipe.blocks.get_workflow("ref2va").sub_blocks[BEFORE[0]]
+    setup, reader = (pipe.blocks.get_workflow("ref2va").sub_blocks[name] for name in BEFORE)
     return ReferenceLimits(
         images=setup.max_images,
         videos=setup.max_videos if SEES_FILMS else 0,
@@ -227,6 +227,13 @@ def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
         total=setup.max_references,
         required=required,
         max_aspect=MINIMAX_H3_MAX_ASPECT_RATIO,
+        min_video_s=_shortest_film(pipe, reader) if SEES_FILMS else None,
+    )
+
+
+def _shortest_film(pipe: Any, reader: Any) -> float:
+    return shortest_film(
+        pipe.fps, reader.video_sample_fps, pipe.processor.video_processor.temporal_patch_size
     )
 
 

@@ -27,3 +27,12 @@ def read(reference: Reference, fps: int, sample_rate: int, frames: int) -> Any:
         return MiniMaxH3AudioReference(sound, sample_rate)
     film = read_film(reference.path, fps, frames)
     return MiniMaxH3VideoReference(film, float(fps), sound, None if sound is None else sample_rate)
+
+
+def shortest_film(fps: int, sample_fps: float, patch: int) -> float:
+    """How long a film must last, in seconds, to be read at all: `patch` frames of it at `sample_fps`.
+
+    That is diffusers' rule for frames at `fps`, and half a frame less, which are rounded to one.
+    """
+    frames = round((patch - 1) * fps / sample_fps) + 1
+    return (frames - 0.5) / fps

@@ -9,8 +9,10 @@ import av
 import numpy as np
 import pytest
 from diffusers.modular_pipelines.minimax_h3.before_encoder import MiniMaxH3Ref2VASetupStep
+from diffusers.modular_pipelines.minimax_h3.encoders import MiniMaxH3Ref2VATextEncoderStep
 
 from pipelines.media import read_film, read_sound
+from pipelines.minimax_h3.references import shortest_film
 
 RATE = 32_000
 SIDE = 32
@@ -57,6 +59,17 @@ def test_frames_are_held_and_dropped_as_diffusers_does_it(tmp_path: Path, fps: F
     )
     found = read_film(write(tmp_path / "film.mkv", frames, fps), 24, most)
     assert np.array_equal(found, expected)
+
+
+def test_a_film_that_is_long_enough_is_read() -> None:
+    """Here by diffusers' own rule: as many frames as the conditioner merges, at its own rate."""
+    sample = MiniMaxH3Ref2VATextEncoderStep._sample_video_condition_frames
+    for patch, frames in ((2, 13), (3, 25)):
+        with pytest.raises(ValueError, match=f"at least {frames} frames"):
+            sample(np.zeros((frames - 1, 1, 1, 3)), 24.0, 2.0, patch)
+        sample(np.zeros((frames, 1, 1, 3)), 24.0, 2.0, patch)
+        least = shortest_film(24, 2.0, patch)
+        assert (round(least * 24 + 0.01), round(least * 24 - 0.01)) == (frames, frames - 1)
 
 
 def test_a_films_sound_is_brought_to_the_rate(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.server.running import Server, serving
 from tests.server.scripted import resolved
 from tests.server.test_model_rules import door_to
 
-LIMITS = ReferenceLimits(images=2, videos=1, audios=1, total=3, max_aspect=4)
+LIMITS = ReferenceLimits(images=2, videos=1, audios=1, total=3, max_aspect=4, min_video_s=0.75)
 PICTURE, SOUND, FILM = ({f"{kind}_url": "data:,x"} for kind in ("image", "audio", "video"))
 FILE = ("upload", b"abc", "application/octet-stream")
 
@@ -218,6 +218,19 @@ async def test_one_that_is_damaged_is_named(server: Server, tmp_path: Path) -> N
     assert response.json()["error"]["param"] == "references[1][image_url]"
     assert response.json()["error"]["code"] == "invalid_image"
     assert list((tmp_path / "uploads").iterdir()) == []
+
+
+async def test_a_film_that_is_too_short_is_named(server: Server, tmp_path: Path) -> None:
+    """Each of its frames is shown until the next one, and the last one as long."""
+    for frames, status in ((7, 400), (8, 200)):
+        files = {"references[0][video_url]": ("upload", film(frames=frames))}
+        response = await server.client.post("/v1/videos", data={"prompt": "x"}, files=files)
+        assert response.status_code == status, response.text
+        if status == 400:
+            error = response.json()["error"]
+            assert (error["param"], error["code"]) == ("references[0][video_url]", "invalid_media")
+            assert error["message"].endswith("lasts 0.7 s; it must last at least 0.75 s")
+            assert list((tmp_path / "uploads").iterdir()) == []
 
 
 async def test_shapes_that_the_model_does_not_take_are_named(server: Server, tmp_path: Path) -> None:
