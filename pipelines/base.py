@@ -182,6 +182,8 @@ class ModelInfo:
     """What it makes beside pictures; None: its videos are silent."""
     unused: Mapping[str, str] = field(default_factory=dict)
     """Fields of a request without a meaning for it, and why: words that follow the model's name."""
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    """What a prompt cannot hold, and why: words that follow "there it"."""
     last_image_alone: bool = False
     """Whether a last frame can be given without a first one."""
     references: ReferenceLimits | None = None

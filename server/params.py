@@ -61,6 +61,7 @@ def resolve(request: VideoGenerationRequest, capabilities: Capabilities, setting
     """
     info = find_model(request, capabilities)
     _check_unused(request, info)
+    _check_prompt(request, info)
     check_references(request, info)
     output = _format(request, info, capabilities)
     fps = _fps(request, info)
@@ -131,6 +132,12 @@ def _check_unused(request: VideoGenerationRequest, info: ModelInfo) -> None:
         value = getattr(request, field)
         if value not in (None, ""):
             raise BadField(field, f"{shown(value)} is not allowed; {info.id} {why}")
+
+
+def _check_prompt(request: VideoGenerationRequest, info: ModelInfo) -> None:
+    for word, why in info.reserved.items():
+        if word in request.prompt:
+            raise BadField("prompt", f"{shown(word)} is not allowed for {info.id}; there it {why}")
 
 
 def _size(request: VideoGenerationRequest, info: ModelInfo) -> tuple[int, int]:

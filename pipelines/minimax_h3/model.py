@@ -162,11 +162,9 @@ class MiniMaxH3:
 
 def _check_prompt(prompt: str) -> None:
     """Raise InvalidParams for words that the conditioner would take for pictures."""
-    for place in PLACES:
+    for place, why in PLACES.items():
         if place in prompt:
-            raise InvalidParams(
-                "prompt", f"prompt: {place} is not allowed; it stands for a picture or a film"
-            )
+            raise InvalidParams("prompt", f"prompt: {place} is not allowed; it {why}")
 
 
 def _task(params: GenerationParams) -> str:
@@ -201,6 +199,7 @@ def _info(pipe: Any, tasks: tuple[str, ...], config: ModelConfig) -> ModelInfo:
         limits=config.limits,
         sound=SoundFormat(pipe.audio_sampling_rate, pipe.audio_channels),
         unused=UNUSED,
+        reserved=PLACES,
         references=_reference_limits(pipe, required=not from_text) if "ref2va" in tasks else None,
     )
 

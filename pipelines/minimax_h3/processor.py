@@ -10,7 +10,7 @@ from transformers import Qwen2VLImageProcessorPil, Qwen3VLProcessor
 SEES_FILMS = find_spec("torchvision") is not None
 """transformers prepares films with torchvision, and nothing else."""
 
-PLACES = ("<|image_pad|>", "<|video_pad|>")
+PLACES = {"<|image_pad|>": "stands for a picture", "<|video_pad|>": "stands for a film"}
 """Tokens that stand in a prompt where a picture or a film is to be seen."""
 
 

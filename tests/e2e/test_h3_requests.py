@@ -83,6 +83,7 @@ def test_an_mp4_is_as_long_to_the_ear_as_to_the_eye(client: httpx.Client, stream
         ("fps", 30, "24 frames a second"),
         ("num_frames", 346, "at most 345"),
         ("audio_reference", "data:,x", "takes no sound"),
+        ("prompt", "a dog <|video_pad|>", "stands for a film"),
     ],
 )
 def test_what_means_nothing_to_it_is_refused(

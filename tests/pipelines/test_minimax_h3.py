@@ -265,3 +265,4 @@ def test_what_a_loaded_model_says_of_itself(model: MiniMaxH3) -> None:
     assert info.references is not None
     assert (info.references.images, info.references.audios, info.references.total) == (9, 3, 12)
     assert info.references.max_aspect == 4
+    assert set(info.reserved) == {"<|image_pad|>", "<|video_pad|>"}

@@ -32,6 +32,16 @@ async def test_a_model_with_one_rate_refuses_others() -> None:
     assert "16 frames a second" in error["message"]
 
 
+async def test_words_that_mean_something_else_are_refused() -> None:
+    """The word is said, and not the prompt."""
+    async with door_to(reserved={"<|picture|>": "stands for a picture"}) as door:
+        error = await refused(door, prompt="a secret <|picture|>")
+        assert error["param"] == "prompt"
+        told = 'prompt: "<|picture|>" is not allowed for text; there it stands for a picture'
+        assert error["message"] == told
+        assert (await ask(door, prompt="<|picture")).status == 200
+
+
 async def test_a_field_without_a_meaning_is_refused() -> None:
     """The model says which, and why; an empty negative prompt is none, and so is what is not given."""
     async with door_to(unused={"guidance_scale": "is distilled", "negative_prompt": "is distilled"}) as door:
