@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -156,10 +156,15 @@ def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> Arti
         for frames in replaced(case) if mixed else case.decoder.decode(case.latents):
             sink.write(frames)
     artifact = sink.close()
-    case.notes["tail_seconds"] = artifact.tail_seconds
+    case.notes |= tail_notes(artifact)
     case.notes["blocked_seconds"] = artifact.blocked_seconds
     case.notes["megabytes"] = artifact.size_bytes / 1e6
     return artifact
+
+
+def tail_notes(artifact: Artifact) -> dict[str, float]:
+    """The parts of a video's tail in milliseconds, from the moment its last frames were in host memory."""
+    return {f"{part}_ms": 1e3 * seconds for part, seconds in asdict(artifact.tail).items()}
 
 
 def replaced(case: Case) -> Iterator[torch.Tensor]:

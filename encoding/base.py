@@ -65,6 +65,24 @@ class ChunkRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Tail:
+    """Seconds after the last frames were in host memory, in this order."""
+
+    encode: float = 0.0
+    """The encoder took them."""
+    drain: float = 0.0
+    """It gave what it had held back."""
+    close: float = 0.0
+    """The container was completed."""
+    sync: float = 0.0
+    """The disk took the file."""
+    check: float = 0.0
+    """The file was opened again and counted."""
+    commit: float = 0.0
+    """The file was given its name, and the disk took that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """A finished file that was opened again and counted."""
 
@@ -80,6 +98,8 @@ class Artifact:
     """How long the writer waited for the encoder in all."""
     tail_seconds: float
     """From `finish` to the finished file."""
+    tail: Tail
+    """The parts of that; what comes before `finish` if the frames have."""
     audio: AudioSpec | None = None
     """The sound as it was announced; in the file it is as long as the pictures. None: it is silent."""
 

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextvars import copy_context
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import TracebackType
@@ -17,12 +16,13 @@ from typing import BinaryIO, Self
 
 import torch
 
-from encoding.base import Artifact, ChunkRecord, OutputSpec
+from encoding.base import Artifact, OutputSpec
 from encoding.bounded import BoundedQueue, QueueClosed
 from encoding.errors import BadFrames, BadSound, EncodingError, SinkClosed, translate
 from encoding.part import PartFile
+from encoding.production import Chunk, Laps, Production
 from encoding.sound import SoundArrival, check_sound, send_sound
-from encoding.transfer import Arrival, Stopped, Transfer, open_transfer
+from encoding.transfer import Stopped, Transfer, open_transfer
 from encoding.writer import Writer
 
 _ABORT_SECONDS = 0.08
@@ -35,13 +35,6 @@ class _State(Enum):
     DONE = "closed"
     FAILED = "failed"
     ABORTED = "aborted"
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    arrival: Arrival
-    size: int
-    written: float
 
 
 class Session:
@@ -57,9 +50,8 @@ class Session:
         self.result: Future[Artifact] = Future()
         self._spec = spec
         self._packing = writer.packing
-        self._queue: BoundedQueue[_Chunk | SoundArrival] = BoundedQueue(spec.max_pending_bytes)
+        self._queue: BoundedQueue[Chunk | SoundArrival] = BoundedQueue(spec.max_pending_bytes)
         self._transfers: dict[torch.device, Transfer] = {}
-        self._records: list[ChunkRecord] = []
         self._written = 0
         self._sounded = False
         self._blocked = 0.0
@@ -168,7 +160,7 @@ class Session:
         try:
             self._blocked += self._queue.reserve(size)
             arrival = self._transfer_from(frames.device).send(frames)
-            self._queue.put(_Chunk(arrival, size, written))
+            self._queue.put(Chunk(arrival, size, written))
         except QueueClosed:
             self._check_open()  # says why
             raise
@@ -190,9 +182,11 @@ class Session:
     # The thread's side.
 
     def _run(self, writer: Writer, part: PartFile) -> None:
+        production = Production(self._spec, writer, part, self._queue, self._stop, self._check_running)
         artifact, failure = None, None
         try:
-            artifact = self._make(writer, part)
+            production.run()
+            artifact = self._commit(part, production)
         except (Stopped, QueueClosed):
             pass  # aborted: whoever did it has told everyone
         except BaseException as error:  # noqa: BLE001 whatever ends the thread must reach whoever waits for the file
@@ -212,58 +206,20 @@ class Session:
             elif failure is not None:
                 self.result.set_exception(failure)
 
-    def _make(self, writer: Writer, part: PartFile) -> Artifact:
-        for item in self._queue:
-            match item:
-                case SoundArrival():
-                    self._encode_sound(item, writer)
-                case _Chunk():
-                    self._encode(item, writer)
-            part.write_behind()
-        self._check_count()
-        for _ in writer.drain():
-            self._check_running()
-        writer.close()
-        part.sync()
-        self._check_running()
-        writer.check(part.temporary)
-        return self._commit(part)
-
-    def _encode(self, chunk: _Chunk, writer: Writer) -> None:
-        host = chunk.arrival.wait(self._stop)
-        copied = time.monotonic()
-        for frame in host:
-            self._check_running()
-            writer.add(frame)
-        writer.end_chunk()
-        chunk.arrival.release()
-        self._queue.release(chunk.size)
-        encoded = time.monotonic()
-        self._records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
-
-    def _encode_sound(self, arrival: SoundArrival, writer: Writer) -> None:
-        for _ in writer.add_sound(arrival.wait(self._stop)):
-            self._check_running()
-        self._queue.release(arrival.size)
-
     def _check_running(self) -> None:
         if self._stop.is_set() or self.result.cancelled():
             raise Stopped
 
-    def _check_count(self) -> None:
-        if self._written != self._spec.num_frames:
-            raise BadFrames(f"frames: {self._written} written, num_frames is {self._spec.num_frames}")
-        if self._spec.audio is not None and not self._sounded:
-            raise BadSound("sound: announced, and none was written")
-
-    def _commit(self, part: PartFile) -> Artifact:
-        spec = self._spec
+    def _commit(self, part: PartFile, production: Production) -> Artifact:
+        spec, laps = self._spec, Laps()
+        laps.begin()
         size = part.temporary.stat().st_size
         with self._lock:
             self._check_running()
             part.commit()
             self._state = _State.DONE
         part.sync_name()
+        ended = laps.end("commit")
         return Artifact(
             path=spec.path,
             format=spec.format,
@@ -272,9 +228,10 @@ class Session:
             height=spec.height,
             num_frames=spec.num_frames,
             fps=spec.fps,
-            records=tuple(self._records),
+            records=tuple(production.records),
             blocked_seconds=self._blocked,
-            tail_seconds=time.monotonic() - self._finished_at,
+            tail_seconds=ended - self._finished_at,
+            tail=production.tail(laps.seconds["commit"]),
             audio=spec.audio,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from encoding.base import Artifact, OutputSpec
+from encoding.base import Artifact, OutputSpec, Tail
 from pipelines.base import GenerationParams
 from server.engine.base import (
     Capabilities,
@@ -71,6 +71,7 @@ def written(spec: OutputSpec, content: bytes) -> Artifact:
         records=(),
         blocked_seconds=0.0,
         tail_seconds=0.0,
+        tail=Tail(),
     )
 
 

@@ -1,0 +1,131 @@
+"""A file in the making: what a session's thread does with what is queued, until it can be given its name."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from encoding.base import ChunkRecord, OutputSpec, Tail
+from encoding.bounded import BoundedQueue
+from encoding.errors import BadFrames, BadSound
+from encoding.part import PartFile
+from encoding.sound import SoundArrival
+from encoding.transfer import Arrival
+from encoding.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Frames on their way; `size` bytes of the queue are held for them."""
+
+    arrival: Arrival
+    size: int
+    written: float
+    """When the sink was given them, on the clock `time.monotonic`."""
+
+
+class Production:
+    """Brings what `queue` holds through `writer` into `part`, and that to the disk.
+
+    `check_running` raises when nobody wants the file any more; `stop` is set then.
+    """
+
+    def __init__(
+        self,
+        spec: OutputSpec,
+        writer: Writer,
+        part: PartFile,
+        queue: BoundedQueue[Chunk | SoundArrival],
+        stop: threading.Event,
+        check_running: Callable[[], None],
+    ) -> None:
+        self.records: list[ChunkRecord] = []
+        self._spec = spec
+        self._writer = writer
+        self._part = part
+        self._queue = queue
+        self._stop = stop
+        self._check_running = check_running
+        self._sounded = False
+        self._laps = Laps()
+
+    def run(self) -> None:
+        """Take all that comes; returns when the file is whole, checked and on the disk, without its name.
+
+        Raises:
+            BadFrames, BadSound: less came than was announced.
+            EncodingError: what the encoder or the check found.
+            Stopped: as `check_running`.
+        """
+        for item in self._queue:
+            match item:
+                case SoundArrival():
+                    self._encode_sound(item)
+                case Chunk():
+                    self._encode(item)
+            self._part.write_behind()
+        self._check_count()
+        self._complete()
+
+    def tail(self, commit: float) -> Tail:
+        """Where the time went after the last frames had come; to give the file its name took `commit`."""
+        return Tail(**self._laps.seconds, commit=commit)
+
+    def _encode(self, chunk: Chunk) -> None:
+        host = chunk.arrival.wait(self._stop)
+        copied = self._laps.begin()
+        for frame in host:
+            self._check_running()
+            self._writer.add(frame)
+        self._writer.end_chunk()
+        chunk.arrival.release()
+        self._queue.release(chunk.size)
+        encoded = self._laps.end("encode")
+        self.records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
+
+    def _encode_sound(self, arrival: SoundArrival) -> None:
+        for _ in self._writer.add_sound(arrival.wait(self._stop)):
+            self._check_running()
+        self._queue.release(arrival.size)
+        self._sounded = True
+
+    def _check_count(self) -> None:
+        written = sum(record.frames for record in self.records)
+        if written != self._spec.num_frames:
+            raise BadFrames(f"frames: {written} written, num_frames is {self._spec.num_frames}")
+        if self._spec.audio is not None and not self._sounded:
+            raise BadSound("sound: announced, and none was written")
+
+    def _complete(self) -> None:
+        self._laps.begin()
+        for _ in self._writer.drain():
+            self._check_running()
+        self._laps.end("drain")
+        self._writer.close()
+        self._laps.end("close")
+        self._part.sync()
+        self._laps.end("sync")
+        self._check_running()
+        self._writer.check(self._part.temporary)
+        self._laps.end("check")
+
+
+class Laps:
+    """Seconds that one thing after another takes, by name."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = 0.0
+
+    def begin(self) -> float:
+        """The next lap begins now, on the clock `time.monotonic`."""
+        self._since = time.monotonic()
+        return self._since
+
+    def end(self, name: str) -> float:
+        """A lap ends now, and the next one begins."""
+        before = self._since
+        self.seconds[name] = self.begin() - before
+        return self._since
