@@ -132,6 +132,7 @@ def _encode(spec: OutputSpec, connection: Connection, host: torch.Tensor, slot_b
     for _ in writer.drain():
         pass
     writer.close()
+    part.flush()
     part.sync()
     writer.check(part.temporary)
     part.commit()

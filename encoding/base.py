@@ -74,10 +74,10 @@ class Tail:
     """It gave what it had held back."""
     close: float = 0.0
     """The container was completed."""
-    sync: float = 0.0
-    """The disk took the file."""
     check: float = 0.0
     """The file was opened again and counted."""
+    sync: float = 0.0
+    """The disk, which had begun with it before the check, took the file."""
     commit: float = 0.0
     """The file was given its name, and the disk took that."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import av
@@ -13,6 +14,7 @@ from av.container import OutputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
+from encoding.boxes import find
 from encoding.packets import AnyPacket, Sample
 
 if TYPE_CHECKING:
@@ -182,13 +184,7 @@ def _sound_track(template: AudioStream) -> _Track:
     return _Track(template, Fraction(1, context.sample_rate), first)
 
 
-def _boxes(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Kind and offset of each box at the top level."""
-    offset = 0
-    while offset < len(data):
-        yield data[offset + 4 : offset + 8], offset
-        offset += int.from_bytes(data[offset : offset + 4], "big")
-
-
 def _offset(data: bytes, kind: bytes) -> int:
-    return next(offset for found, offset in _boxes(data) if found == kind)
+    found = find(BytesIO(data), kind)
+    assert found is not None, "the muxer has just written it"
+    return found.start

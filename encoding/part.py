@@ -41,9 +41,12 @@ class PartFile:
                 os.posix_fadvise(self.file.fileno(), self._begun, end - self._begun, os.POSIX_FADV_DONTNEED)
             self._begun = end
 
-    def sync(self) -> None:
-        """Put what was written on the disk."""
+    def flush(self) -> None:
+        """Let others who open the file see what was written."""
         self.file.flush()
+
+    def sync(self) -> None:
+        """Put what was flushed on the disk."""
         os.fsync(self.file.fileno())
 
     def commit(self) -> None:

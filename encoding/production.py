@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from encoding.base import ChunkRecord, OutputSpec, Tail
@@ -59,15 +60,19 @@ class Production:
             EncodingError: what the encoder or the check found.
             Stopped: as `check_running`.
         """
+        complete = False
         for item in self._queue:
             match item:
                 case SoundArrival():
                     self._encode_sound(item)
                 case Chunk():
                     self._encode(item)
-            self._part.write_behind()
-        self._check_count()
-        self._complete()
+            if complete := self._has_all():  # whoever writes may take a while to say so
+                self._complete()
+            else:
+                self._part.write_behind()
+        if not complete:
+            self._miss()
 
     def tail(self, commit: float) -> Tail:
         """Where the time went after the last frames had come; to give the file its name took `commit`."""
@@ -91,12 +96,18 @@ class Production:
         self._queue.release(arrival.size)
         self._sounded = True
 
-    def _check_count(self) -> None:
-        written = sum(record.frames for record in self.records)
-        if written != self._spec.num_frames:
-            raise BadFrames(f"frames: {written} written, num_frames is {self._spec.num_frames}")
-        if self._spec.audio is not None and not self._sounded:
-            raise BadSound("sound: announced, and none was written")
+    @property
+    def _encoded(self) -> int:
+        return sum(record.frames for record in self.records)
+
+    def _has_all(self) -> bool:
+        silent = self._spec.audio is None
+        return self._encoded == self._spec.num_frames and (silent or self._sounded)
+
+    def _miss(self) -> None:
+        if self._encoded != self._spec.num_frames:
+            raise BadFrames(f"frames: {self._encoded} written, num_frames is {self._spec.num_frames}")
+        raise BadSound("sound: announced, and none was written")
 
     def _complete(self) -> None:
         self._laps.begin()
@@ -104,12 +115,15 @@ class Production:
             self._check_running()
         self._laps.end("drain")
         self._writer.close()
+        self._part.flush()
         self._laps.end("close")
-        self._part.sync()
+        with ThreadPoolExecutor(1, f"sync {self._spec.path.name}") as beside:
+            synced = beside.submit(self._part.sync)
+            self._writer.check(self._part.temporary)
+            self._laps.end("check")
+            self._check_running()
+            synced.result()
         self._laps.end("sync")
-        self._check_running()
-        self._writer.check(self._part.temporary)
-        self._laps.end("check")
 
 
 class Laps:

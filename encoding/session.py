@@ -105,8 +105,6 @@ class Session:
             return self.finish().result()
         except CancelledError:
             raise SinkClosed(f"{self._spec.path.name}: closed after it was aborted") from None
-        finally:
-            self._thread.join(_ABORT_SECONDS)
 
     def abort(self) -> None:
         with self._lock:
@@ -192,19 +190,19 @@ class Session:
         except BaseException as error:  # noqa: BLE001 whatever ends the thread must reach whoever waits for the file
             failure = self._fail(error)
         finally:
+            if artifact is not None:  # there is a file: nobody need wait for what is let go
+                self._settle(lambda: self.result.set_result(artifact))
             part.close()
             writer.abandon()
-            self._settle(artifact, failure)
+            self._transfers.clear()  # page-locked memory, while others may hold the sink for its result
+            if artifact is None:
+                part.discard()
+            if failure is not None:
+                self._settle(lambda: self.result.set_exception(failure))
 
-    def _settle(self, artifact: Artifact | None, failure: EncodingError | None) -> None:
-        self._transfers.clear()  # page-locked memory, while others may hold the sink for its result
-        if artifact is None:
-            self._part.discard()
+    def _settle(self, give: Callable[[], None]) -> None:
         with contextlib.suppress(InvalidStateError):  # cancelled by whoever held the future
-            if artifact is not None:
-                self.result.set_result(artifact)
-            elif failure is not None:
-                self.result.set_exception(failure)
+            give()
 
     def _check_running(self) -> None:
         if self._stop.is_set() or self.result.cancelled():

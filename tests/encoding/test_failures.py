@@ -113,6 +113,23 @@ def test_a_full_disk_fails_the_sink(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_that_fails_when_it_is_waited_for_fails_the_sink(tmp_path: Path) -> None:
+    """Some file systems tell only then that they had no room; the check beside it finds nothing wrong."""
+
+    class Unwritten(PartFile):
+        def sync(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    clip = smooth(9, 32, 48)
+    spec = describe(tmp_path / "clip.mp4", clip)
+    part = Unwritten(spec.path)
+    sink = Session(spec, VideoWriter(spec, part.file, {}), part)
+    sink.write(clip)
+    with pytest.raises(StorageFailed, match=r"clip\.mp4: No space left"):
+        sink.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_folder_that_vanishes_fails_the_sink(tmp_path: Path, suffix: str) -> None:
     """The last step, giving the file its name, may fail too."""

@@ -129,6 +129,47 @@ def test_finish_returns_before_the_tail_is_encoded(tmp_path: Path, writers: list
     assert sink.result.result(10).tail_seconds > 0
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_file_is_made_before_its_end_is_told(tmp_path: Path, ends: bool) -> None:
+    """Once the last frame is there, all but the name; that only with `finish`, and never after an abort."""
+    checked = threading.Event()
+
+    class Told(VideoWriter):
+        def check(self, path: Path) -> None:
+            super().check(path)
+            checked.set()
+
+    clip = smooth(6, 32, 48)
+    path = tmp_path / "clip.mp4"
+    sink = start(describe(path, clip), lambda file: Told(describe(path, clip), file, {}))
+    sink.write(clip)
+    assert checked.wait(10)
+    assert not path.exists()
+    if ends:
+        assert sink.close().path == path
+    else:
+        sink.abort()
+    assert path.exists() == ends
+
+
+def test_a_result_does_not_wait_for_what_is_let_go(tmp_path: Path) -> None:
+    """The file is there; the encoder's memory and threads are given back behind it."""
+    may_go = threading.Event()
+
+    class Slow(VideoWriter):
+        def abandon(self) -> None:
+            may_go.wait(10)
+            super().abandon()
+
+    clip = smooth(6, 32, 48)
+    spec = describe(tmp_path / "clip.mp4", clip)
+    sink = start(spec, lambda file: Slow(spec, file, {}))
+    sink.write(clip)
+    assert sink.close().path.exists()
+    assert not may_go.is_set()
+    may_go.set()
+
+
 @pytest.mark.parametrize("end", ["finish", "close", "abort"])
 def test_nothing_is_taken_after_the_end(tmp_path: Path, end: str) -> None:
     """A write after finish, close or abort says so."""
