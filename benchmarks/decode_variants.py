@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.peers import PEER_CODEC, Peer, chunked_mp4
 from encoding.base import Artifact, OutputSpec
-from encoding.formats import FORMATS, open_sink
+from encoding.formats import FORMATS, Live, open_sink
 from encoding.options import resolve
 from pipelines.wan_vae import StreamingDecoder
 
@@ -30,10 +30,14 @@ class Case:
     vae: Any
     latents: torch.Tensor
     decoder: StreamingDecoder
+    even: StreamingDecoder
+    """Ours, but for its last frames, which come as many at once as all."""
     folder: Path
     frames: int
     clip: torch.Tensor
     """(3, 64, H, W): mixed content for frames to be replaced by, repeated for longer videos."""
+    others: bool = True
+    """Whether diffusers and the peer are measured too."""
     tiled: bool = False
     """Whether our decoder works in tiles of a given size."""
     peer: Peer | None = None
@@ -140,10 +144,7 @@ def our_mp4_live(case: Case, *, mixed: bool = False) -> None:
         if b"moof" in data[:64] and not sent:
             sent.append(time.monotonic() - began)
 
-    with open_sink(case.spec(defaults()), look) as sink:
-        for frames in replaced(case) if mixed else case.decoder.decode(case.latents):
-            sink.write(frames)
-    sink.close()
+    _written(case, defaults(), mixed=mixed, live=look)
     case.notes["first_fragment_seconds"] = sent[0]
 
 
@@ -151,15 +152,28 @@ def our_mp4_live_mixed(case: Case) -> None:
     our_mp4_live(case, mixed=True)
 
 
-def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> Artifact:
-    with open_sink(case.spec(options)) as sink:
-        for frames in replaced(case) if mixed else case.decoder.decode(case.latents):
-            sink.write(frames)
-    artifact = sink.close()
+def at_once(variant: Callable[[Case], None]) -> Callable[[Case], None]:
+    """The same without the ever fewer frames that our decoder ends with."""
+    return lambda case: variant(replace(case, decoder=case.even))
+
+
+def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> None:
+    artifact = _written(case, options, mixed=mixed)
     case.notes |= tail_notes(artifact)
     case.notes["blocked_seconds"] = artifact.blocked_seconds
     case.notes["megabytes"] = artifact.size_bytes / 1e6
-    return artifact
+
+
+def _written(case: Case, options: dict[str, str], *, mixed: bool, live: Live | None = None) -> Artifact:
+    """As a worker does it: a sink is opened once the device has been given its first frames to make."""
+    frames = replaced(case) if mixed else case.decoder.decode(case.latents)
+    first = next(frames)
+    with open_sink(case.spec(options), live) as sink:
+        sink.write(first)
+        del first
+        for part in frames:
+            sink.write(part)
+    return sink.close()
 
 
 def tail_notes(artifact: Artifact) -> dict[str, float]:
@@ -184,6 +198,10 @@ def _exports(case: Case) -> bool:
 
 def variants(case: Case) -> dict[str, Callable[[Case], None]]:
     """What is measured, by its name in the table."""
+    return {**_others(case), **_ours(case)} if case.others else _ours(case)
+
+
+def _others(case: Case) -> dict[str, Callable[[Case], None]]:
     peers: dict[str, Callable[[Case], None]] = {
         "vllm-omni lossless decode": peer_lossless,
         "vllm-omni channels_last decode": peer_channels_last,
@@ -196,6 +214,16 @@ def variants(case: Case) -> dict[str, Callable[[Case], None]]:
         "diffusers decode, then MP4, ultrafast": diffusers_then_mp4,
         **(peers if case.peer is not None else {}),
         **({"diffusers decode, then export_to_video": diffusers_then_export} if _exports(case) else {}),
+    }
+
+
+def _ours(case: Case) -> dict[str, Callable[[Case], None]]:
+    tapered: dict[str, Callable[[Case], None]] = {
+        "our decode, last frames at once": at_once(our_decode),
+        "our decode to MP4, ultrafast, last frames at once": at_once(our_mp4_peer_preset),
+        "our decode to MP4, mixed content, last frames at once": at_once(our_mp4_mixed),
+    }
+    return {
         "our decode": our_decode,
         "our decode to MP4, ultrafast": our_mp4_peer_preset,
         "our decode to MP4": our_mp4,
@@ -203,4 +231,5 @@ def variants(case: Case) -> dict[str, Callable[[Case], None]]:
         "our decode to MP4, mixed content": our_mp4_mixed,
         "our decode to MP4 and a live stream": our_mp4_live,
         "our decode to MP4 and a live stream, mixed content": our_mp4_live_mixed,
+        **(tapered if case.latents.is_cuda else {}),
     }

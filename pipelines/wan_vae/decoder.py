@@ -31,6 +31,7 @@ class StreamingDecoder:
         chunk: int | None = None,
         tile: Tiling = "auto",
         exact: bool = False,
+        taper: bool | None = None,
     ) -> None:
         """`chunk`: latent frames a step, at least 1; None: by the memory that is free, see `memory.plan`.
 
@@ -38,6 +39,8 @@ class StreamingDecoder:
         the memory asks for it; None: never. Chunks and their values are the same but for rounding.
         `exact`: the same bits as `AutoencoderKLWan.decode` on the same device, in the same dtype. That takes
         diffusers' own operators on one whole latent frame a step. Without it results differ by rounding.
+        `taper`: the last step ends with ever fewer frames, so that little is left to be done with them once
+        the decode is over; not in tiles, nor where exact. None: on a CUDA device, where they come quickly.
         """
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}; allowed: 1 and above")
@@ -45,6 +48,7 @@ class StreamingDecoder:
         self._chunk = chunk
         self._tile = tile
         self._exact = exact
+        self._taper = taper
         if not exact:
             lay_channels_last(vae.decoder)
 
@@ -56,8 +60,8 @@ class StreamingDecoder:
         `latents`: (1, z_dim, T, H, W), T ≥ 1, de-normalised as `AutoencoderKLWan.decode` takes them, in the
         VAE's dtype, on its device. Yields (3, t, H · scale, W · scale) in [-1, 1] in that dtype: one frame
         for the first latent frame, a step of its own, then four for each further one. Their steps grow from
-        1 to `chunk` latent frames; what a step makes comes in stretches of at most `memory.Plan.stretch`, or
-        in one where it is made in tiles.
+        1 to `chunk` latent frames; what a step makes comes in stretches of at most `memory.Plan.stretch`, of
+        which the last are shorter with `taper`, or in one where it is made in tiles.
         `tile_done`: called before each tile with how many frames are done, a step's tiles counted as parts of
         its frames; what it raises ends the decode.
 
@@ -90,10 +94,12 @@ class StreamingDecoder:
         x = F.linear(latents[0].permute(1, 2, 3, 0).contiguous(), conv.weight.flatten(1), conv.bias)
         caches = Caches(Convs(x.device, x.dtype))
         tiled = None if sizes.tile is None else TiledSteps(self._vae, caches, x, sizes.tile)
+        taper = x.is_cuda if self._taper is None else self._taper
         for steps in _steps_of(x.shape[0], sizes.chunk):
-            part, first = x[steps], steps.start == 0
+            part, first, ending = x[steps], steps.start == 0, taper and steps.stop == x.shape[0]
             if tiled is None:
-                yield from Step(self._vae.decoder, caches, first=first, stretch=sizes.stretch).run(part)
+                step = Step(self._vae.decoder, caches, first=first, stretch=sizes.stretch, taper=ending)
+                yield from step.run(part)
             else:
                 done = partial(_tell, tile_done, *map(_frames, (steps.start, steps.stop)))
                 yield tiled.run(part, first=first, stretch=sizes.stretch, tile_done=done)

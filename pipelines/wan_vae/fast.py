@@ -129,15 +129,19 @@ class Middle:
 class Step:
     """One walk through the decoder, in halves: what sees whole pictures, and what looks around a pixel."""
 
-    def __init__(self, decoder: WanDecoder3d, caches: Caches, *, first: bool, stretch: int) -> None:
+    def __init__(
+        self, decoder: WanDecoder3d, caches: Caches, *, first: bool, stretch: int, taper: bool = False
+    ) -> None:
         """`first`: of the first latent frame, which skips the doubling in time.
 
         `stretch`: frames (≥ 1) that the last resolution, which needs the most memory, takes at once.
+        `taper`: the last of them go in ever shorter stretches, down to one frame.
         """
         self._decoder = decoder
         self._caches = caches
         self._first = first
         self._stretch = stretch
+        self._taper = taper
 
     def run(self, latents: torch.Tensor) -> Iterator[torch.Tensor]:
         """Latents (t, h, w, z) after `post_quant_conv` to frames (t', H, W, channels), stretch by stretch."""
@@ -167,8 +171,7 @@ class Step:
             x = ops.settle(value)
             del value
         step = max(1, self._stretch // self._growth(blocks[-2]))
-        for start in range(0, x.shape[0], step):
-            piece = slice(start, start + step)
+        for piece in _pieces(x.shape[0], step, taper=self._taper):
             grown = self._upsampled(blocks[-2], None if entered is None else entered[piece], Sum(x[piece]))
             yield from self._ending(blocks[-1], grown)
 
@@ -218,6 +221,14 @@ class Step:
         if entered is not None:
             grown.residual = _repeated(block.avg_shortcut, entered, first=self._first)
         return grown
+
+
+def _pieces(frames: int, size: int, *, taper: bool) -> Iterator[slice]:
+    start = 0
+    while (left := frames - start) > 0:
+        count = min(size, left) if left > size or not taper else (left + 1) // 2
+        yield slice(start, start + count)
+        start += count
 
 
 def resample_of(block: UpBlock) -> WanResample:

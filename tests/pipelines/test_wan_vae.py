@@ -91,6 +91,19 @@ def test_equals_diffusers_in_every_stretch(name: str, stretch: int, monkeypatch:
     torch.testing.assert_close(torch.cat(chunks, dim=1), whole(model, given), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(("frames", "counts"), [(1, [1]), (2, [1, 2, 1, 1]), (4, [1, 4, 4, 2, 1, 1])])
+def test_the_last_frames_leave_one_by_one(
+    frames: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes them has little left to do once the decode is over; they are the same."""
+    model = vae("tiny z16")
+    given = latents(model, frames)
+    monkeypatch.setattr(decoder, "plan", lambda *_: Plan(2, 4))
+    chunks = list(StreamingDecoder(model, taper=True).decode(given))
+    assert [part.shape[1] for part in chunks] == counts
+    torch.testing.assert_close(torch.cat(chunks, dim=1), whole(model, given), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["full-depth z16", "full-depth z48"])
 def test_bfloat16_is_as_near_to_the_truth_as_diffusers(name: str) -> None:
     """The mean error against a float32 decode is not above that of diffusers' own bfloat16 decode."""
