@@ -65,10 +65,11 @@ def _nvenc(*profiles: str, cq: int, highest: int, tag: str | None = None) -> Cod
 CODECS: Mapping[str, Codec] = MappingProxyType(
     {
         "libx264": _codec(
-            {"preset": "veryfast", "crf": "18", "rc-lookahead": "5"},
+            {"preset": "veryfast", "crf": "18", "rc-lookahead": "3", "bf": "1", "aq-strength": "0.5"},
             # x264's output depends on its thread count, which is the machine's unless given. Its AVX-512
-            # code for macroblock trees reads memory that nobody wrote; `cpu-independent` avoids it.
-            {"threads": "8", "x264-params": "cpu-independent=1"},
+            # code for macroblock trees reads memory that nobody wrote; `cpu-independent` avoids it. Unless
+            # told that the rate is constant, it holds each frame back until it has seen the next one's time.
+            {"threads": "8", "x264-params": "cpu-independent=1:force-cfr=1"},
             {
                 "preset": _PRESETS,
                 "crf": _CRF,
