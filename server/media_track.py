@@ -21,6 +21,8 @@ LOUDEST = 1e6
 """The highest peak, of 1 at full scale: files of floats can hold any number, and infinity."""
 AUDIBLE = 1e-4
 """The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
+GAP = Fraction(1, 10)
+"""Seconds without sound from which on a film's sound pauses; less is how files round their times."""
 SAMPLE_BYTES = 4
 """Of a sample of one channel, a 32-bit float."""
 
@@ -64,8 +66,13 @@ class Track:
         self._resampler = av.AudioResampler("flt", self._layout, rate)
         self._written = output.add_stream("pcm_f32le", rate=rate, layout=self._layout)
 
+    @property
+    def seconds(self) -> Fraction:
+        """How long it is so far."""
+        return Fraction(self.samples, self.rate)
+
     def start(self, late: Fraction) -> None:
-        """Begin `late` seconds after the pictures, after silence; below 0: without what comes before them."""
+        """Go on `late` seconds from here, after silence; below 0: without so much of what comes."""
         silent = round(late * self.rate)
         self._left_out = max(-silent, 0)
         while silent > 0:
@@ -109,12 +116,11 @@ class Track:
 
 
 class Heard:
-    """The sound of a film, on its way to its track."""
+    """The sound of a film, on its way to its track, where each sample stands at its time."""
 
     def __init__(self, track: Track | None) -> None:
         self._track = track
         self._pictures: Fraction | None = None
-        self._started = False
         self._early: list[av.AudioFrame] = []
 
     def begin(self, pictures: Fraction) -> None:
@@ -129,7 +135,8 @@ class Heard:
         if self._pictures is None:
             self._early.append(frame)
         elif self._track is not None:
-            if not self._started and frame.pts is not None and frame.time_base is not None:
-                self._track.start(frame.pts * frame.time_base - self._pictures)
-            self._started = True
+            if frame.pts is not None and frame.time_base is not None:
+                late = frame.pts * frame.time_base - self._pictures - self._track.seconds
+                if late > GAP or self._track.samples == 0:
+                    self._track.start(late)
             self._track.write(frame)

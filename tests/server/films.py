@@ -27,7 +27,9 @@ def sound(
     return buffer.getvalue()
 
 
-def _sing(output: OutputContainer, stream: av.AudioStream, seconds: float, first: int = 0) -> None:
+def _sing(
+    output: OutputContainer, stream: av.AudioStream, seconds: float, first: int = 0, pause: float = 0
+) -> None:
     context, layout = stream.codec_context, stream.layout.name
     rate = context.sample_rate
     wave = np.sin(2 * np.pi * TONE * np.arange(round(seconds * rate)) / rate) * 0.5
@@ -38,6 +40,8 @@ def _sing(output: OutputContainer, stream: av.AudioStream, seconds: float, first
     frame.pts, frame.time_base = first, Fraction(1, rate)
     resampler = av.AudioResampler(context.format, layout, rate, context.frame_size or 1024)
     for piece in [*resampler.resample(frame), *resampler.resample(None)]:
+        if pause and piece.pts is not None and piece.pts >= first + rate * seconds / 2:
+            piece.pts += round(pause * rate)
         output.mux(stream.encode(piece))
     output.mux(stream.encode(None))
 
@@ -53,11 +57,12 @@ def film(
     aspect: Fraction = Fraction(1),
     late: float = 0,
     sound_late: float = 0,
+    pause: float = 0,
     layout: str = "stereo",
 ) -> bytes:
     """Left half red, right half blue, from frame to frame a little darker; a second of the tone with `audio`.
 
-    Pictures and sound begin at `late` and `sound_late` seconds.
+    Pictures and sound begin at `late` and `sound_late` seconds; the sound stops for `pause` seconds half way.
     """
     buffer = io.BytesIO()
     width, height = size
@@ -79,7 +84,7 @@ def film(
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
         if isinstance(heard, av.AudioStream):
-            _sing(output, heard, 1, round(sound_late * 48_000))
+            _sing(output, heard, 1, round(sound_late * 48_000), pause)
     return buffer.getvalue()
 
 

@@ -192,6 +192,17 @@ async def test_a_films_sound_begins_with_its_pictures(
             assert tone_of(wave[-20_000:], 48_000) == pytest.approx(TONE, abs=4)
 
 
+async def test_a_films_sound_that_pauses_goes_on_in_its_time(target: Path) -> None:
+    """There is silence meanwhile, and no more than that."""
+    await _store("video", film("matroska", audio="pcm_s16le", sound_late=0.2, pause=0.5), target, heard=1)
+    with av.open(target) as container:
+        wave = np.concatenate([frame.to_ndarray() for frame in container.decode(audio=0)], axis=1)[0, ::2]
+    assert len(wave) == pytest.approx(1.7 * 48_000, abs=100)
+    begins, stops, goes_on = (round(place * 48_000) for place in (0.2, 0.73, 1.22))
+    assert np.abs(wave[: begins - 100]).max() == np.abs(wave[stops:goes_on][:20_000]).max() == 0
+    assert tone_of(wave[goes_on + 1000 :], 48_000) == pytest.approx(TONE, abs=4)
+
+
 NO_MEDIA: dict[str, bytes] = {
     "empty": b"",
     "text": b"no film at all",
