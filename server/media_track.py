@@ -68,12 +68,12 @@ class Track:
 
     @property
     def seconds(self) -> Fraction:
-        """How long it is so far."""
-        return Fraction(self.samples, self.rate)
+        """The place of what comes next; below 0 it is left out."""
+        return Fraction(self.samples - self._left_out, self.rate)
 
-    def start(self, late: Fraction) -> None:
-        """Go on `late` seconds from here, after silence; below 0: without so much of what comes."""
-        silent = round(late * self.rate)
+    def skip(self, late: Fraction) -> None:
+        """Have what comes next `late` seconds later, after silence; below 0 earlier, without its start."""
+        silent = round(late * self.rate) - self._left_out
         self._left_out = max(-silent, 0)
         while silent > 0:
             part = min(silent, self.rate)
@@ -121,6 +121,7 @@ class Heard:
     def __init__(self, track: Track | None) -> None:
         self._track = track
         self._pictures: Fraction | None = None
+        self._started = False
         self._early: list[av.AudioFrame] = []
 
     def begin(self, pictures: Fraction) -> None:
@@ -137,6 +138,7 @@ class Heard:
         elif self._track is not None:
             if frame.pts is not None and frame.time_base is not None:
                 late = frame.pts * frame.time_base - self._pictures - self._track.seconds
-                if late > GAP or self._track.samples == 0:
-                    self._track.start(late)
+                if late > GAP or not self._started:
+                    self._track.skip(late)
+            self._started = True
             self._track.write(frame)

@@ -201,6 +201,12 @@ async def test_a_films_sound_that_pauses_goes_on_in_its_time(target: Path) -> No
     begins, stops, goes_on = (round(place * 48_000) for place in (0.2, 0.73, 1.22))
     assert np.abs(wave[: begins - 100]).max() == np.abs(wave[stops:goes_on][:20_000]).max() == 0
     assert tone_of(wave[goes_on + 1000 :], 48_000) == pytest.approx(TONE, abs=4)
+    begins_in_the_pause = film("matroska", audio="pcm_s16le", late=0.6, pause=0.3)
+    await _store("video", begins_in_the_pause, target, heard=1)
+    with av.open(target) as container:
+        wave = np.concatenate([frame.to_ndarray() for frame in container.decode(audio=0)], axis=1)[0, ::2]
+    assert len(wave) == pytest.approx(0.7 * 48_000, abs=100)
+    assert np.argmax(np.abs(wave) > 0.01) == pytest.approx(0.22 * 48_000, abs=1100)
 
 
 NO_MEDIA: dict[str, bytes] = {
