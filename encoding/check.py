@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.stream import Stream
 
-_THREADS = 8
+_SLICES = 8
+"""That our pictures have, each of which a thread can decode."""
 _UNSEEN = {"skip_frame": "all", "threads": "1"}
 """To learn what a file holds, av decodes a picture, which the check does itself, and by more threads."""
 
@@ -120,7 +122,9 @@ def _check_pictures(container: InputContainer, found: _Found, spec: OutputSpec) 
 def _first_picture(container: InputContainer, spec: OutputSpec) -> av.VideoFrame:
     stream = container.streams.video[0]
     stream.discard = Discard.default
-    stream.thread_type, stream.thread_count = "SLICE", _THREADS
+    # Where every processor is busy with the next video, one thread is done before several have met.
+    stream.thread_type = "SLICE"
+    stream.thread_count = max(1, min(_SLICES, len(os.sched_getaffinity(0)) // 2))
     container.seek(0)
     packet = next(container.demux(stream))
     # Alone, and the end: a decoder that reorders would want two more.
