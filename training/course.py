@@ -14,9 +14,9 @@ from pathlib import Path
 from training import export, latents, transformer, vae
 
 COURSE = """
-vae z16 z16-run --until 1000 --side 16 --frames 5 --batch {patches}
-vae z16 z16-run --until 5000 --side 48 --frames 5 --batch {cuts}
-vae z16 z16-run --side 64 --frames 9 --batch {cuts}
+vae z16 z16-run --steps 6000 --until 1000 --side 16 --frames 5 --batch {patches}
+vae z16 z16-run --steps 6000 --until 4000 --side 48 --frames 5 --batch {cuts}
+vae z16 z16-run --steps 6000 --side 64 --frames 9 --batch {cuts}
 vae z16 z16-run --finish z16
 latents z16 z16-clips --clips {many} --canvas 96x64x9
 latents z16 z16-clips --clips {many} --canvas 160x96x17 --pictures
@@ -34,9 +34,9 @@ transformer i2v z16-clips i2v-high --from i2v --levels 0.9 1 --canvas {sizes} {s
 transformer i2v z16-clips i2v-low --from i2v --levels 0 0.9 --canvas {sizes} {short} --batch {batch}
 export i2v z16 out/i2v --high i2v-high --low i2v-low
 
-vae z48 z48-run --until 1000 --side 32 --frames 5 --batch {patches}
-vae z48 z48-run --until 5000 --side 64 --frames 5 --batch {cuts}
-vae z48 z48-run --side 96 --frames 9 --batch {cuts}
+vae z48 z48-run --steps 6000 --until 1000 --side 32 --frames 5 --batch {patches}
+vae z48 z48-run --steps 6000 --until 3500 --side 64 --frames 5 --batch {cuts}
+vae z48 z48-run --steps 6000 --side 96 --frames 9 --batch {cuts}
 vae z48 z48-run --finish z48
 latents z48 z48-clips --clips {many} --canvas 160x96x17
 latents z48 z48-clips --clips {few} --canvas 96x160x17
