@@ -35,7 +35,9 @@ def watched(client: httpx.Client, video_id: str) -> list[tuple[str, dict[str, An
 def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     """Steps and chunks as they are done, progress that never falls, and the end as the last event."""
     with occupied(client) as release:
-        created = client.post("/v1/videos", json=LONG).json()
+        # Of a size whose steps take seconds together: what follows closely is told as one event.
+        fields = LONG | {"size": "160x96", "num_frames": 17}
+        created = client.post("/v1/videos", json=fields).json()
         with client.stream("GET", f"/v1/videos/{created['id']}/events") as response:
             following = events_of(response)
             events = [next(following)]  # it is watched from its start
@@ -47,7 +49,7 @@ def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     told = [event["progress"] for _, event in events]
     assert all(before <= after for before, after in itertools.pairwise(told))
     steps = [(event["step"], event["steps"]) for _, event in events if event["stage"] == "denoise"]
-    assert len(steps) > 5
+    assert len(steps) > 1
     assert {count for _, count in steps} == {150}
 
 
