@@ -12,7 +12,6 @@ repeats, in milliseconds. `whole` ends when the sink's result is there.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -24,6 +23,7 @@ import torch
 
 from benchmarks.contents import contents
 from benchmarks.decode_variants import CLIP_FRAMES, FPS, defaults, tail_notes
+from benchmarks.figures import device_name, write_figures
 from encoding.base import Artifact, OutputSpec
 from encoding.formats import open_sink
 from encoding.session import Session
@@ -48,9 +48,7 @@ def main() -> None:
     }
     for name, row in figures.items():
         print(f"{name:16} {row['median']:8.2f}  fastest {row['fastest']:8.2f}")
-    if options.json is not None:
-        named = {name: str(value) for name, value in vars(options).items()}
-        options.json.write_text(json.dumps({"options": named, "figures": figures}, indent=1))
+    write_figures(options, device_name(on_gpu=False), figures)
 
 
 def _chunks(frames: int, chunk: int, last: int) -> Iterator[int]:
