@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,16 @@ from transformers import AutoConfig, AutoTokenizer
 
 
 def dummy_pipeline(
-    folder: str, dtype: torch.dtype, device: torch.device, pipeline: Callable[..., Any] | None = None
+    folder: str,
+    dtype: torch.dtype,
+    device: torch.device,
+    pipeline: Callable[..., Any] | None = None,
+    precise: Collection[str] = (),
 ) -> Any:
     """Build the diffusers pipeline of `folder` (configuration files, tokenizer; no weights) on `device`.
 
     Weights are initialised as the classes do it, under a fixed seed. `pipeline`: the class, where
-    diffusers has none of the name that the folder says.
+    diffusers has none of the name that the folder says. `precise`: the components that stay in float32.
 
     Raises:
         OSError, ValueError: a file of `folder` is missing or names an unknown class.
@@ -31,8 +35,8 @@ def dummy_pipeline(
     for name, value in index.items():
         if name.startswith("_"):
             continue
-        is_component = isinstance(value, list)
-        parts[name] = _component(root / name, value, dtype, device) if is_component else value
+        is_component, own = isinstance(value, list), torch.float32 if name in precise else dtype
+        parts[name] = _component(root / name, value, own, device) if is_component else value
     made = getattr(diffusers, index["_class_name"]) if pipeline is None else pipeline
     return made(**parts)
 
@@ -92,4 +96,5 @@ def _build(make: Callable[[], torch.nn.Module], dtype: torch.dtype, device: torc
     for name, parameter in module.named_parameters():
         if not any(part in name.split(".") for part in kept):
             parameter.data = parameter.data.to(dtype)
-    return module.eval().requires_grad_(False)
+    # Not every weight heeds the device above: torch.Tensor(n), of which wav2vec2 makes one, is on the CPU.
+    return module.to(device).eval().requires_grad_(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -18,11 +18,16 @@ Read = Callable[[str, torch.dtype], Any]
 
 
 def load_parts(
-    config: ModelConfig, device: torch.device, read: Read, pipeline: Callable[..., Any] | None = None
+    config: ModelConfig,
+    device: torch.device,
+    read: Read,
+    pipeline: Callable[..., Any] | None = None,
+    precise: Collection[str] = (),
 ) -> Any:
     """The parts as the configuration has them read and placed.
 
-    `pipeline`: the class for random weights, where diffusers has none of the name that the folder says.
+    `pipeline`: the class for random weights, where diffusers has none of the name that the folder says;
+    `precise`: which of them are in float32, as `read` leaves them.
 
     Raises:
         LoadFailed: missing or broken files, or a setting that no checkpoint of Wan has a use for.
@@ -34,7 +39,7 @@ def load_parts(
     dtype = getattr(torch, config.dtype)
     with loading(config.id, config.path):
         if config.load_format == "dummy":
-            return dummy_pipeline(config.path, dtype, device, pipeline)
+            return dummy_pipeline(config.path, dtype, device, pipeline, precise)
         pipe = read(config.path, dtype)
         if config.offload == "model":
             pipe.enable_model_cpu_offload(device=device)

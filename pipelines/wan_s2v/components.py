@@ -11,6 +11,8 @@ from pipelines.wan_s2v.transformer import WanS2VTransformer3DModel
 
 CLIP_FRAMES = 80
 """Frames of a clip of the official model."""
+PRECISE = ("audio_encoder",)
+"""Parts in float32, whatever the others are in."""
 
 
 class WanS2VPipeline(DiffusionPipeline):  # type: ignore[misc]  # diffusers' pipelines are untyped

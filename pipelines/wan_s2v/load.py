@@ -9,7 +9,7 @@ from huggingface_hub import snapshot_download
 
 from pipelines.base import ModelConfig
 from pipelines.wan_parts import load_parts
-from pipelines.wan_s2v.components import WanS2VPipeline
+from pipelines.wan_s2v.components import PRECISE, WanS2VPipeline
 from pipelines.wan_s2v.official import is_official, load_official
 from pipelines.wan_s2v.speech import WanS2V
 
@@ -23,7 +23,7 @@ def load_wan_s2v(config: ModelConfig, device: str) -> WanS2V:
     Raises:
         LoadFailed: missing or broken files, or a checkpoint of another family.
     """
-    pipe = load_parts(config, torch.device(device), _read, WanS2VPipeline)
+    pipe = load_parts(config, torch.device(device), _read, WanS2VPipeline, PRECISE)
     return WanS2V(pipe, config, torch.device(device))
 
 
@@ -31,7 +31,7 @@ def read_checkpoint(folder: Path, dtype: torch.dtype) -> WanS2VPipeline:
     """All parts on the CPU; the sound's encoder in float32, as the official code runs it."""
     if is_official(folder):
         return load_official(folder, dtype)
-    types = {"default": dtype, "audio_encoder": torch.float32}
+    types = {"default": dtype, **dict.fromkeys(PRECISE, torch.float32)}
     pipe: WanS2VPipeline = WanS2VPipeline.from_pretrained(folder, dtype=types, use_safetensors=True)
     return pipe
 
