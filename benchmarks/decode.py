@@ -1,13 +1,14 @@
 """From latents to a closed MP4: our streaming decoder and sink beside diffusers' and vllm-omni's, in one run.
 
     python -m benchmarks.decode [--vae z16] [--size 832x480] [--frames 81] [--repeat 5] [--peer FOLDER]
-                                [--ours] [--chunk N] [--tile 512x512] [--json FILE] [--timeline FILE]
+                                [--ours] [--only NAME …] [--chunk N] [--tile 512x512]
+                                [--json FILE] [--timeline FILE]
 
 VAEs have the real architectures (`tiny`: the shipped checkpoint; `mid`: a third of z16's channels) and random
 weights, so frames are noise, the encoder's worst case; `mixed` replaces them by gradients with a moving
-texture once they are decoded. Variants take turns; medians are printed beside their ratio to the first one
-and to our decode (for mixed content: with the frames replaced). `encode_ms` to `commit_ms` is what followed
-once the last frames were in host memory.
+texture once they are decoded. Variants take turns, and each time is printed at once; in the end medians, with
+their ratio to the first one and to our decode (for mixed content: with the frames replaced). `encode_ms` to
+`commit_ms` is what followed once the last frames were in host memory.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 import argparse
 import copy
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ import pipelines.tiny_wan
 from benchmarks.architectures import Z48
 from benchmarks.contents import contents
 from benchmarks.decode_variants import CLIP_FRAMES, Case, defaults, replaced, variants
-from benchmarks.figures import device_name, write_figures
+from benchmarks.figures import chosen, device_name, take_turns
 from benchmarks.peers import load_peer
 from benchmarks.timeline import Span, draw
 from encoding.formats import open_sink
@@ -44,20 +45,24 @@ def main() -> None:
         case = make_case(options, Path(folder))
         device = device_name(on_gpu=case.latents.is_cuda)
         print(f"{device}, torch {torch.__version__}: {options.vae}, {options.size}, {options.frames} frames")
-        figures = measure(case, options.repeat)
+        runs = {
+            name: partial(_timed, variant, case)
+            for name, variant in chosen(variants(case), options.only).items()
+        }
+        figures = take_turns(runs, options.repeat, options, device)
         if options.timeline is not None:
             options.timeline.write_text(timeline(case, f"{options.frames} frames {options.size}, {device}"))
     _print(figures)
-    write_figures(options, device, figures)
 
 
 def _print(figures: dict[str, dict[str, float]]) -> None:
     base = next(iter(figures.values()))["seconds"]
     for name, row in figures.items():
-        alone = figures[_alone(name)]["seconds"]
         notes = {key: value for key, value in row.items() if key not in ("seconds", "fastest")}
         told = ", ".join(f"{key} {value:.3g}" for key, value in notes.items())
-        ratios = f"{row['seconds'] / base:6.3f}  over our decode {row['seconds'] / alone:6.3f}"
+        ratios = f"{row['seconds'] / base:6.3f}"
+        if alone := figures.get(_alone(name)):
+            ratios += f"  over our decode {row['seconds'] / alone['seconds']:6.3f}"
         print(f"{name:50} {row['seconds']:8.3f} s {ratios}  {told}")
 
 
@@ -78,6 +83,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--ours", action="store_true", help="measure nothing else")
+    only = "these variants alone, or all with such a text in their names"
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=only)
     parser.add_argument("--peer", type=Path, help="folder that vllm-omni's wheel was unpacked into")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--timeline", type=Path, help="draw the last variant's chunks as SVG")
@@ -122,23 +129,6 @@ def make_vae(name: str) -> Any:
         folder = Path(pipelines.tiny_wan.__file__).parent / "t2v"
         return AutoencoderKLWan.from_pretrained(folder, subfolder="vae")
     return AutoencoderKLWan(**{"z48": Z48, "mid": {"base_dim": 32}}.get(name, {}))
-
-
-def measure(case: Case, repeat: int) -> dict[str, dict[str, float]]:
-    """Medians of each variant; one warm-up, then all of them in turn."""
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in variants(case)}
-    for round_number in range(repeat + 1):
-        for name, variant in variants(case).items():
-            figures = _timed(variant, case)
-            if round_number > 0:
-                runs[name].append(figures)
-    return {
-        name: {
-            **{key: statistics.median(run[key] for run in rows) for key in rows[0]},
-            "fastest": min(run["seconds"] for run in rows),
-        }
-        for name, rows in runs.items()
-    }
 
 
 def _timed(variant: Callable[[Case], None], case: Case) -> dict[str, float]:

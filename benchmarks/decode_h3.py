@@ -3,19 +3,19 @@
     python -m benchmarks.decode_h3 [--model real] [--size 1344x768] [--frames 124] [--repeat 5] [--json FILE]
 
 `real`: the released architectures of both VAEs; `tiny`: the shipped checkpoint. Weights are random, so frames
-are noise, the encoder's worst case. Variants take turns; medians of the time are printed, and the most memory
-of the device over the weights.
+are noise, the encoder's worst case. Variants take turns, and each time is printed at once; in the end medians
+of the time, and of the most memory of the device over the weights.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,7 +26,7 @@ from diffusers.modular_pipelines import PipelineState
 
 import pipelines.tiny_h3
 from benchmarks.architectures import write
-from benchmarks.figures import device_name, write_figures
+from benchmarks.figures import device_name, take_turns
 from encoding.base import AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
@@ -150,23 +150,7 @@ def _architecture(model: str, folder: Path) -> Path:
     return write("minimax-h3", folder / "architecture")
 
 
-def measure(case: Case, repeat: int) -> dict[str, dict[str, float]]:
-    """Median seconds of each variant, and the most memory that it took over the weights, in GiB."""
-    taken: dict[str, list[float]] = {name: [] for name in VARIANTS}
-    memory = dict.fromkeys(VARIANTS, 0.0)
-    for turn in range(repeat + 1):  # the first one warms up
-        for name, variant in VARIANTS.items():
-            seconds, gib = _timed(case, variant)
-            if turn > 0:
-                taken[name].append(seconds)
-                memory[name] = max(memory[name], gib)
-    return {
-        name: {"seconds": statistics.median(taken[name]), "fastest": min(taken[name]), "gib": memory[name]}
-        for name in VARIANTS
-    }
-
-
-def _timed(case: Case, variant: Callable[[Case], None]) -> tuple[float, float]:
+def _timed(case: Case, variant: Callable[[Case], None]) -> dict[str, float]:
     on_gpu = case.latents.is_cuda
     before = 0
     if on_gpu:
@@ -179,7 +163,8 @@ def _timed(case: Case, variant: Callable[[Case], None]) -> tuple[float, float]:
     if on_gpu:
         torch.cuda.synchronize()
     seconds = time.perf_counter() - began
-    return seconds, (torch.cuda.max_memory_allocated() - before) / 2**30 if on_gpu else 0.0
+    gib = (torch.cuda.max_memory_allocated() - before) / 2**30 if on_gpu else 0.0
+    return {"seconds": seconds, "gib": gib}
 
 
 def main() -> None:
@@ -200,10 +185,10 @@ def main() -> None:
         print(
             f"{device}, torch {torch.__version__}: {options.model}, {options.size}, {options.frames} frames"
         )
-        figures = measure(case, options.repeat)
+        runs = {name: partial(_timed, case, variant) for name, variant in VARIANTS.items()}
+        figures = take_turns(runs, options.repeat, options, device)
     for name, row in figures.items():
         print(f"{name:36} {row['seconds']:8.3f} s  {row['gib']:6.2f} GiB over the weights")
-    write_figures(options, device, figures)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import argparse
 import resource
-import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,7 +33,7 @@ from benchmarks.contents import contents
 from benchmarks.decode import make_vae
 from benchmarks.decode_variants import FPS, defaults
 from benchmarks.encoder_child import EncoderProcess, ProcessSink
-from benchmarks.figures import device_name, write_figures
+from benchmarks.figures import device_name, take_turns
 from encoding.base import OutputSpec
 from encoding.formats import open_sink
 from encoding.frames import YUV420P, pack
@@ -149,42 +149,32 @@ def _settle(case: Case) -> None:
 def main() -> None:
     """Run the benchmark."""
     options = _options()
+    device = device_name(on_gpu=options.device == "cuda")
+    print(f"{device}, torch {torch.__version__}: {options.vae}, {options.size}, {options.frames} frames")
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
         case = _case(options, Path(folder))
         encoder = EncoderProcess(_SLOTS, YUV420P.packed_bytes(4 * _CHUNK, case.spec.width, case.spec.height))
         if case.small.is_cuda:
             encoder.page_lock()
         try:
-            figures = _measure(case, encoder, options.repeat)
+            figures = take_turns(_runs(case, encoder), options.repeat, options, device)
         finally:
             encoder.close()
-    device = device_name(on_gpu=options.device == "cuda")
-    print(f"{device}, torch {torch.__version__}: {options.vae}, {options.size}, {options.frames} frames")
     for name, row in figures.items():
         print(f"{name:20}", ", ".join(f"{key} {value:.4g}" for key, value in row.items()))
-    write_figures(options, device, figures)
 
 
-def _measure(case: Case, encoder: EncoderProcess, repeat: int) -> dict[str, dict[str, float]]:
-    """Medians by work and encoder; one warm-up, then all of them in turn."""
+def _runs(case: Case, encoder: EncoderProcess) -> dict[str, Callable[[], dict[str, float]]]:
+    """What is measured, by work and encoder."""
     sinks: dict[str, Callable[[], Ender]] = {
         "none": Nothing,
         "thread": lambda: open_sink(case.spec),
         "process": lambda: ProcessSink(case.spec, encoder),
     }
-    runs: dict[str, list[dict[str, float]]] = {}
-    for number in range(repeat + 1):
-        for work in (decode, launches):
-            for name, make in sinks.items():
-                row = _timed(work, case, make)
-                if number > 0:
-                    runs.setdefault(f"{work.__name__}, {name}", []).append(row)
     return {
-        name: {
-            **{key: statistics.median(row[key] for row in rows) for key in rows[0]},
-            "fastest": min(row["seconds"] for row in rows),
-        }
-        for name, rows in runs.items()
+        f"{work.__name__}, {name}": partial(_timed, work, case, make)
+        for work in (decode, launches)
+        for name, make in sinks.items()
     }
 
 

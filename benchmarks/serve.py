@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import base64
 import io
+import os
 import subprocess
 import tempfile
 import time
@@ -40,7 +41,7 @@ def main() -> None:
         started = time.monotonic()
         with running(dummy_config(options.model, Path(folder)), Path(folder)) as server:
             taken = time.monotonic() - started
-            print(f"models built and ready after {taken:.1f} s; {memory_mib()} MiB in use")
+            print(f"models built and ready after {taken:.1f} s; {memory_mib()} MiB in use", flush=True)
             for _ in range(options.repeat):
                 report(server.url, options)
         print("server ended with status 0")
@@ -62,7 +63,8 @@ def report(url: str, options: argparse.Namespace) -> None:
     taken = time.monotonic() - started
     options.output.write_bytes(response.content)
     timing = response.headers["Server-Timing"]
-    print(f"request {taken:.2f} s, {len(response.content):,} bytes; {timing}; {memory_mib()} MiB in use")
+    told = f"request {taken:.2f} s, {len(response.content):,} bytes; {timing}; {memory_mib()} MiB in use"
+    print(told, flush=True)
 
 
 def picture() -> str:
@@ -73,9 +75,24 @@ def picture() -> str:
 
 
 def memory_mib() -> str:
-    """Device memory in use by all processes, in MiB, as the driver says."""
-    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    return subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()[0]
+    """Memory of the server's GPU in use by all processes, in MiB, as the driver says."""
+    query = ["nvidia-smi", "--query-gpu=index,uuid,memory.used", "--format=csv,noheader,nounits"]
+    told = subprocess.run(query, check=True, capture_output=True, text=True).stdout
+    return used_mib(told, os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+
+
+def used_mib(told: str, visible: str) -> str:
+    """Of nvidia-smi's lines (index, UUID, MiB) that of the first GPU of CUDA_VISIBLE_DEVICES.
+
+    The driver counts every card of the machine, whatever a process may see. An index is taken to be its own,
+    which holds where all cards are of one kind, or with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    first = visible.split(",")[0].strip()
+    for line in told.splitlines():
+        index, uuid, used = (field.strip() for field in line.split(","))
+        if first == index or (first.startswith("GPU-") and uuid.startswith(first)):
+            return used
+    return "an unknown number of"
 
 
 if __name__ == "__main__":

@@ -3,23 +3,23 @@
     python -m benchmarks.speech [--model 14b] [--size 448x448] [--frames 77] [--steps 4] [--repeat 3]
 
 `14b`: the published architecture with random weights, on a GPU; `tiny`: the shipped checkpoint. Both variants
-are warmed once; then they take turns, in the one order and in the other. Medians are printed: seconds to the
-closed file, and to the first fragment of a live stream. 77 frames are one clip; the encoder has something to
-do beside the next clip from 78 frames on, such as with `--frames 237`, three clips.
+are warmed once; then they take turns, in the one order and in the other, and each time to the closed file is
+printed at once. In the end medians: seconds to the first fragment of a live stream, and to the closed file.
+77 frames are one clip; the encoder has something to do beside the next clip from 78 frames on, such as with
+`--frames 237`, three clips.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import statistics
 import struct
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,6 +27,7 @@ from PIL import Image
 
 import pipelines.tiny_wan
 from benchmarks.architectures import write
+from benchmarks.figures import device_name, take_turns
 from encoding.base import AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
@@ -83,27 +84,18 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
         case = make_case(options, Path(folder))
-        for variant in VARIANTS:
-            case.run(variant)
-        rows: dict[str, list[Mapping[str, float]]] = {variant: [] for variant in VARIANTS}
-        for number in range(2 * options.repeat):
-            for variant in VARIANTS if number % 2 == 0 else VARIANTS[::-1]:
-                rows[variant].append(case.run(variant))
-    medians = {
-        variant: {name: statistics.median(row[name] for row in found) for name in found[0]}
-        for variant, found in rows.items()
-    }
+        device = device_name(on_gpu=torch.cuda.is_available())
+        asked = f"{options.model}, {options.size}, {options.frames} frames"
+        print(f"{device}, torch {torch.__version__}: {asked}")
+        turns = {variant: partial(case.run, variant) for variant in VARIANTS}
+        medians = take_turns(turns, 2 * options.repeat, options, device, time_of="file", both_orders=True)
     for variant, row in medians.items():
-        told = "  ".join(f"{name} {seconds:8.3f} s" for name, seconds in row.items())
+        told = "  ".join(f"{name} {seconds:8.3f} s" for name, seconds in row.items() if name != "fastest")
         print(f"{variant:12} {told}")
     gain = medians["afterwards"]["file"] - medians["overlapped"]["file"]
     sooner = medians["afterwards"]["fragment"] - medians["overlapped"]["fragment"]
     runs = f"{2 * options.repeat} runs each"
     print(f"overlap: {gain:.3f} s to the file, {sooner:.3f} s to the first fragment; {runs}")
-    if options.json is not None:
-        options.json.write_text(
-            json.dumps({"options": vars(options) | {"json": None}, "rows": rows}, indent=2)
-        )
 
 
 def _options() -> argparse.Namespace:
