@@ -7,8 +7,9 @@
 VAEs have the real architectures (`tiny`: the shipped checkpoint; `mid`: a third of z16's channels) and random
 weights, so frames are noise, the encoder's worst case; `mixed` replaces them by gradients with a moving
 texture once they are decoded. Variants take turns, and each time is printed at once; in the end medians, with
-their ratio to the first one and to our decode (for mixed content: with the frames replaced). `encode_ms` to
-`commit_ms` is what followed once the last frames were in host memory.
+their ratio to the first one and to our decode (for mixed content: with the frames replaced). `tail_ms` is
+what followed once the last frames were in host memory, `encode_ms` to `commit_ms` its parts from when the
+encoder turned to them: by what is left of it the encoder was behind.
 """
 
 from __future__ import annotations

@@ -173,11 +173,16 @@ def _written(case: Case, options: dict[str, str], *, mixed: bool, live: Live | N
         del first
         for part in frames:
             sink.write(part)
-    return sink.close()
+    if case.latents.is_cuda:  # the host is ahead of the device
+        torch.cuda.synchronize()
+    there = time.monotonic()
+    artifact = sink.close()
+    case.notes["tail_ms"] = 1e3 * (time.monotonic() - there)
+    return artifact
 
 
 def tail_notes(artifact: Artifact) -> dict[str, float]:
-    """The parts of a video's tail in milliseconds, from the moment its last frames were in host memory."""
+    """The parts of a video's tail in milliseconds, from the moment the encoder turned to its last frames."""
     return {f"{part}_ms": 1e3 * seconds for part, seconds in asdict(artifact.tail).items()}
 
 

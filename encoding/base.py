@@ -66,7 +66,7 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Seconds after the last frames were in host memory, in this order."""
+    """Seconds from when the encoder turned to the last frames, then in host memory, in this order."""
 
     encode: float = 0.0
     """The encoder took them."""
