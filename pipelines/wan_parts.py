@@ -39,8 +39,10 @@ def load_parts(
     dtype = getattr(torch, config.dtype)
     with loading(config.id, config.path):
         if config.load_format == "dummy":
-            return dummy_pipeline(config.path, dtype, device, pipeline, precise)
-        pipe = read(config.path, dtype)
+            home = torch.device("cpu") if config.offload == "model" else device
+            pipe = dummy_pipeline(config.path, dtype, home, pipeline, precise)
+        else:
+            pipe = read(config.path, dtype)
         if config.offload == "model":
             pipe.enable_model_cpu_offload(device=device)
         else:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from pipelines.dummy import dummy_pipeline
+from pipelines.wan_parts import load_parts
 from pipelines.wan_s2v.components import WanS2VPipeline
-from tests.pipelines.tiny_models import TINY
+from tests.pipelines.tiny_models import TINY, tiny_config
 
 GPU = torch.device("meta")
 """Not the host, which is what a GPU is here."""
@@ -35,3 +36,22 @@ def test_what_must_be_precise_is() -> None:
     pipe = dummy_pipeline(str(TINY / "s2v"), torch.bfloat16, GPU, WanS2VPipeline, ["audio_encoder"])
     assert {weight.dtype for weight in pipe.audio_encoder.parameters()} == {torch.float32}
     assert {weight.dtype for weight in pipe.vae.parameters()} == {torch.bfloat16}
+
+
+def test_offloaded_they_wait_on_the_host() -> None:
+    """As real weights do, for the device to call them; no other place was ever asked for them."""
+    told: list[torch.device] = []
+
+    class Offloading:
+        """In place of diffusers' pipeline, which refuses to offload without a GPU."""
+
+        def __init__(self, **parts: Any) -> None:
+            self.parts = parts
+
+        def enable_model_cpu_offload(self, device: torch.device) -> None:
+            told.append(device)
+
+    config = tiny_config("t2v", load_format="dummy", offload="model")
+    pipe = load_parts(config, GPU, lambda *_: pytest.fail("the weights were read"), Offloading)
+    assert told == [GPU]
+    assert {str(weight.device) for weight in pipe.parts["transformer"].parameters()} == {"cpu"}
