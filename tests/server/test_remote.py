@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from pipelines.base import ReferenceLimits
 from server.errors import BadField, BadUrl, FieldTooLarge
 from server.sections import UrlSettings
 from tests.server.door import make_settings
+from tests.server.films import film, sound
 from tests.server.internet import Internet, fetch, ok, refused
 from tests.server.pictures import encoded, split
 from tests.server.running import serving
@@ -131,6 +133,34 @@ async def test_every_spelling_of_a_request_fetches(internet: Internet, tmp_path:
             assert params.image is not None
             assert params.image.exists()
             assert (params.last_image is not None) == ("json" in content)
+
+
+async def test_sounds_films_and_ordered_references_are_fetched(internet: Internet, tmp_path: Path) -> None:
+    """As those that are sent: a voice, poses, and any reference of several; none from inside."""
+    internet.pages |= {"/voice": ok(sound("mp3", "libmp3lame")), "/film": ok(film())}
+    internet.pages["/picture"] = ok(encoded(split(), "PNG"))
+    limits = ReferenceLimits(images=1, videos=1, audios=1, total=3)
+
+    def asked(host: str) -> list[dict[str, Any]]:
+        voice, poses, face = (
+            {f"{kind}_url": f"http://{host}/{page}"}
+            for kind, page in (("audio", "voice"), ("video", "film"), ("image", "picture"))
+        )
+        single = {"audio_reference": voice, "video_reference": poses}
+        return [single, {"references": [poses, face, voice]}]
+
+    async with serving(tmp_path, urls={"enabled": True}) as server:
+        server.change_model(audio="optional", video="optional", references=limits)
+        made = [await server.post(**fields) for fields in asked("public.example")]
+        assert [answer.status_code for answer in made] == [200, 200]
+        single, several = [server.engine.tasks[await server.finish(count)].params for count in (1, 2)]
+        stored = (single.audio, single.video, *(each.path for each in several.references))
+        kinds = [path.suffix for path in stored if path is not None and path.exists()]
+        assert kinds == [".wav", ".mkv", ".mkv", ".png", ".wav"]
+        for fields in asked("127.0.0.1"):
+            error = (await server.post(**fields)).json()["error"]
+            assert error["code"] == "invalid_url"
+            assert error["param"].startswith(tuple(fields))
 
 
 async def test_off_by_default(internet: Internet, tmp_path: Path) -> None:
