@@ -45,6 +45,8 @@ def test_offload_changes_nothing_but_the_memory(tmp_path: Path) -> None:
     assert {next(module.parameters()).device.type for module in modules} == {"cpu"}
 
 
-def test_bfloat16_makes_finite_pictures(tmp_path: Path) -> None:
-    """The data type that the real model is served in."""
-    assert bool(torch.isfinite(video(load("cuda:0", dtype="bfloat16"), tmp_path)).all())
+@pytest.mark.parametrize("load_format", ["auto", "dummy"])
+def test_bfloat16_makes_finite_pictures(load_format: str, tmp_path: Path) -> None:
+    """The data type that the real model is served in; random weights too, all of them on the device."""
+    model = load("cuda:0", dtype="bfloat16", load_format=load_format)
+    assert bool(torch.isfinite(video(model, tmp_path)).all())
