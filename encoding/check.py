@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import av
 from av.stream import Discard
@@ -15,16 +14,12 @@ from av.stream import Discard
 from encoding.base import AudioSpec, OutputSpec
 from encoding.boxes import delays, find
 from encoding.errors import EncodingError
+from encoding.first import FirstPicture, first_picture, open_unseen
 from encoding.packets import AnyPacket
 
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.stream import Stream
-
-_SLICES = 8
-"""That our pictures have, each of which a thread can decode."""
-_UNSEEN = {"skip_frame": "all", "threads": "1"}
-"""To learn what a file holds, av decodes a picture, which the check does itself, and by more threads."""
 
 
 @dataclass(slots=True)
@@ -39,29 +34,27 @@ class _Found:
     """Of the first sound that was decoded."""
 
 
-def check_video_file(path: Path, spec: OutputSpec) -> None:
+def check_video_file(path: Path, spec: OutputSpec, seen: FirstPicture | None = None) -> None:
     """Open a finished file and count.
 
     An MP4's index must give every picture its time, and its samples must fill the media data without a gap:
     that finds a missing index, missing bytes and wrong times without a pass over the file. Of a WebM, which
     has no such index, every packet is read. The first picture is decoded, and the beginning of the sound,
-    which finds a broken header. To decode it all would cost about a third of the encoding time, to learn that
-    the encoder works.
+    which finds a broken header; a picture that was `seen` while the file was made has to be the very same. To
+    decode it all would cost about a third of the encoding time, to learn that the encoder works.
 
     Raises:
         EncodingError: it is not `spec`.
     """
     kinds = ["video"] if spec.audio is None else ["video", "audio"]
-    # One packet tells the format.
-    each: list[Any] = [_UNSEEN, {}][: len(kinds)]
-    with av.open(str(path), options={"probesize": "32"}, stream_options=each) as container:
+    with open_unseen(str(path), len(kinds)) as container:
         streams = [stream.type for stream in container.streams]
         if streams != kinds:
             raise EncodingError(f"{spec.path.name}: has streams of {streams}, {kinds} expected")
         indexed = spec.format == "mp4"
         found = _Found(_indexed(container, path, spec)) if indexed else _Found()
         _read(container, found, container.streams.audio if indexed else tuple(container.streams))
-        _check_pictures(container, found, spec)
+        _check_pictures(first_picture(container, spec, seen), found, spec)
         if spec.audio is not None:
             _check_sound(found, spec, spec.audio)
         if indexed:
@@ -109,28 +102,13 @@ def _hear(packet: AnyPacket, found: _Found) -> None:
         found.channels = max((frame.layout.nb_channels for frame in frames), default=0)
 
 
-def _check_pictures(container: InputContainer, found: _Found, spec: OutputSpec) -> None:
-    first = _first_picture(container, spec)
+def _check_pictures(first: FirstPicture, found: _Found, spec: OutputSpec) -> None:
     seen = (first.width, first.height, len(found.times), len(set(found.times)))
     wanted = (spec.width, spec.height, spec.num_frames, spec.num_frames)
     if seen != wanted or min(found.times) != 0:
         raise EncodingError(
             f"{spec.path.name}: width, height, frames and distinct times are {seen}, {wanted} expected"
         )
-
-
-def _first_picture(container: InputContainer, spec: OutputSpec) -> av.VideoFrame:
-    stream = container.streams.video[0]
-    stream.discard = Discard.default
-    # Where every processor is busy with the next video, one thread is done before several have met.
-    stream.thread_type = "SLICE"
-    stream.thread_count = max(1, min(_SLICES, len(os.sched_getaffinity(0)) // 2))
-    container.seek(0)
-    packet = next(container.demux(stream))
-    # Alone, and the end: a decoder that reorders would want two more.
-    for frame in (*packet.decode(), *stream.decode(None)):
-        return frame
-    raise EncodingError(f"{spec.path.name}: its first picture cannot be decoded")
 
 
 def _check_times(container: InputContainer, found: _Found, spec: OutputSpec) -> None:

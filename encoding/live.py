@@ -10,12 +10,11 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import av
-from av.container import OutputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
 from encoding.boxes import find
-from encoding.packets import AnyPacket, Sample
+from encoding.packets import AnyPacket, Sample, add_copy
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
@@ -56,12 +55,6 @@ class _Track:
     """Stands for the first one in the header: its times, and bytes that the muxer lets pass."""
     waiting: list[Sample] = field(default_factory=list)
     sent: int = 0
-
-    def add_to(self, container: OutputContainer) -> Stream:
-        stream = container.add_stream_from_template(self.template)
-        if isinstance(self.template, VideoStream):
-            stream.codec_context.codec_tag = self.template.codec_context.codec_tag
-        return stream
 
     def take(self, count: int) -> list[Sample]:
         """The next samples that wait, with times from 0 on, as fragments count them."""
@@ -159,7 +152,7 @@ class LiveStream:
         """The bytes of a file with these samples, a list for each track."""
         file = _Bytes()
         with av.open(file, "w", format="mp4", container_options=options) as container:
-            streams = [track.add_to(container) for track in self._tracks]
+            streams = [add_copy(container, track.template) for track in self._tracks]
             for track, stream, samples in zip(self._tracks, streams, parts, strict=True):
                 for sample in samples:
                     container.mux_one(sample.packet(stream, track.clock))

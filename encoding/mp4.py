@@ -13,11 +13,12 @@ from av.video.stream import VideoStream
 from encoding.base import OutputSpec
 from encoding.check import check_video_file
 from encoding.encoder import check_video, find_encoder, open_encoder
+from encoding.first import FirstPicture, early_picture
 from encoding.formats import codec_of
 from encoding.frames import YUV420P, yuv420_planes
 from encoding.interleave import Interleaver
 from encoding.live import LiveStream
-from encoding.packets import AnyPacket
+from encoding.packets import AnyPacket, Sample
 from encoding.session import Session, start
 from encoding.soundtrack import SoundTrack, add_sound_stream, sound_rate
 
@@ -87,6 +88,8 @@ class VideoWriter:
             Interleaver(track, 1 / spec.fps, self._mux, self._hear, spec.path.parent) if track else None
         )
         self._live = LiveStream(stream, live, track.stream if track else None) if live is not None else None
+        self._first: Sample | FirstPicture | None = None
+        """Of an MP4: its first sample, until that was decoded."""
 
     def add(self, frame: torch.Tensor) -> None:
         planes = yuv420_planes(frame, self._spec.width, self._spec.height)
@@ -105,6 +108,9 @@ class VideoWriter:
     def end_chunk(self) -> None:
         if self._live is not None:
             self._live.flush()
+        # While the next frames are made, if there are any: at the end, somebody waits for the file.
+        if isinstance(self._first, Sample) and self._added < self._spec.num_frames:
+            self._first = self._look(self._first)
 
     def drain(self) -> Iterator[None]:
         yield from self._take(None)
@@ -117,7 +123,8 @@ class VideoWriter:
         self._container.close()
 
     def check(self, path: Path) -> None:
-        check_video_file(path, self._spec)
+        seen = self._first if isinstance(self._first, FirstPicture) else None
+        check_video_file(path, self._spec, seen)
 
     def abandon(self) -> None:
         if self._live is not None:
@@ -126,13 +133,15 @@ class VideoWriter:
             self._sound.abandon()
         if self._container is not None:
             self._container.close()
-        self._container = self._stream = None
+        self._container = self._stream = self._first = None
 
     def _take(self, picture: av.VideoFrame | None) -> Iterator[None]:
         """Encode the next picture, or the last ones if None, and pass on what comes of it."""
         assert self._stream is not None
         for packet in self._stream.codec_context.encode_lazy(picture):
             packet.stream, packet.duration = self._stream, 1
+            if self._first is None and self._spec.format == "mp4":
+                self._first = Sample.of(packet)
             if self._live is not None:
                 self._live.add(packet)
             if self._sound is not None:
@@ -140,6 +149,10 @@ class VideoWriter:
             else:
                 self._mux(packet)
             yield
+
+    def _look(self, first: Sample) -> FirstPicture:
+        assert self._stream is not None
+        return early_picture(self._stream, first, self._spec)
 
     def _hear(self, packet: AnyPacket) -> None:
         if self._live is not None:

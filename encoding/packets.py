@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import av
+from av.container import OutputContainer
 from av.stream import Stream
+from av.video.stream import VideoStream
 
 AnyPacket: TypeAlias = "av.Packet[Any]"
 """Of pictures or of sound."""
@@ -43,6 +45,14 @@ class Sample:
         packet.pts, packet.dts, packet.duration = self.pts, self.dts, self.duration
         packet.is_keyframe = self.is_keyframe
         return packet
+
+
+def add_copy(container: OutputContainer, template: Stream) -> Stream:
+    """A stream of `container` for packets of `template`'s encoder, by the same name in an MP4."""
+    stream = container.add_stream_from_template(template)
+    if isinstance(template, VideoStream):
+        stream.codec_context.codec_tag = template.codec_context.codec_tag
+    return stream
 
 
 class Spool:

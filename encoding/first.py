@@ -1,0 +1,102 @@
+"""The first picture of a file: decoded, or known to be the one that was decoded before."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import av
+from av.stream import Discard
+
+from encoding.base import OutputSpec
+from encoding.errors import EncodingError, reason
+from encoding.packets import Sample, add_copy
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+
+_SLICES = 8
+"""That our pictures have, each of which a thread can decode."""
+
+
+def open_unseen(file: str | BytesIO, streams: int = 1) -> InputContainer:
+    """Open a file of ours with so many `streams`, pictures first, and decode none to learn what it holds.
+
+    av would decode one, by more threads than the check, which does it itself.
+    """
+    each: list[Any] = [{"skip_frame": "all", "threads": "1"}, {}][:streams]
+    return av.open(file, "r", options={"probesize": "32"}, stream_options=each)  # one packet tells the format
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPicture:
+    """The size that a decoder found, in pixels, and all that it was given to find it."""
+
+    width: int
+    height: int
+    decoder: tuple[str, str, bytes]
+    """Its name, the stream's tag, and its configuration (`avcC`, `hvcC` or `av1C`)."""
+    sample: bytes
+    """As it lies in the file."""
+
+
+def first_picture(
+    container: InputContainer, spec: OutputSpec, seen: FirstPicture | None = None
+) -> FirstPicture:
+    """The first picture of a file that `open_unseen` has opened.
+
+    It is decoded, unless it and its decoder's configuration are byte for byte what `seen` was made of.
+
+    Raises:
+        EncodingError: it cannot be decoded, or the same configuration has another sample than `seen`.
+        av.FFmpegError: it cannot be read.
+    """
+    stream = container.streams.video[0]
+    stream.discard = Discard.default
+    container.seek(0)
+    packet = next(container.demux(stream))
+    context, sample = stream.codec_context, bytes(packet)
+    decoder = (context.name, context.codec_tag, context.extradata or b"")
+    if seen is not None and seen.decoder == decoder:
+        _check_same(sample, seen.sample, spec)
+        return seen
+    # Where every processor is busy with the next video, one thread is done before several have met.
+    stream.thread_type = "SLICE"
+    stream.thread_count = max(1, min(_SLICES, len(os.sched_getaffinity(0)) // 2))
+    problem = f"{spec.path.name}: its first picture cannot be decoded"
+    try:
+        # Alone, and the end: a decoder that reorders would want two more.
+        for frame in (*packet.decode(), *stream.decode(None)):
+            return FirstPicture(frame.width, frame.height, decoder, sample)
+    except av.FFmpegError as error:
+        raise EncodingError(f"{problem}: {reason(error)}") from error
+    raise EncodingError(problem)
+
+
+def early_picture(stream: VideoStream, sample: Sample, spec: OutputSpec) -> FirstPicture:
+    """The first picture of an MP4 that is still being made, from `stream`, of which `sample` is the first.
+
+    It is decoded out of a file of its own, which the same muxer makes of the same encoder: until the end,
+    the other one has no index.
+
+    Raises:
+        EncodingError, av.FFmpegError: as `first_picture`.
+    """
+    file = BytesIO()
+    with av.open(file, "w", format="mp4") as made:
+        made.mux_one(sample.packet(add_copy(made, stream), 1 / spec.fps))
+    file.seek(0)
+    with open_unseen(file) as container:
+        return first_picture(container, spec)
+
+
+def _check_same(sample: bytes, seen: bytes, spec: OutputSpec) -> None:
+    if sample == seen:
+        return
+    pairs = enumerate(zip(sample, seen, strict=False))
+    place = next((at for at, (one, other) in pairs if one != other), min(len(sample), len(seen)))
+    sizes = f"{len(sample)} bytes, {len(seen)} expected, alike up to byte {place}"
+    raise EncodingError(f"{spec.path.name}: its first sample is not what was encoded ({sizes})")
