@@ -29,6 +29,7 @@ RUN useradd --system --uid 10001 --no-create-home --home-dir /data reelserve \
 COPY --from=build /opt/reelserve /opt/reelserve
 COPY configs /app/configs
 # configs/tiny.yaml names its models relative to itself.
+COPY pipelines/tiny_trained /app/pipelines/tiny_trained
 COPY pipelines/tiny_wan /app/pipelines/tiny_wan
 COPY pipelines/tiny_h3 /app/pipelines/tiny_h3
 # As settings, not as arguments: they hold whatever command the container is given.

@@ -19,6 +19,8 @@ _MOVES = 0.05
 """Way over the clip from which something moves, in shorter sides of the picture."""
 _GROWS = 1.15
 """Ratio of last and first radius from which something grows."""
+_DRIFTS = 0.12
+"""Way up to which something grows in its place. What goes farther moves: outlines of generated clips waver."""
 _DIAGONAL = 0.41
 """Least ratio of the smaller to the larger way of what goes diagonally: the tangent of 22.5°."""
 
@@ -93,9 +95,10 @@ def _centre(mask: torch.Tensor) -> tuple[float, float]:
 
 
 def _motion(way: tuple[float, float], growth: float) -> str:
-    if growth > _GROWS or growth < 1 / _GROWS:
+    farthest = max(map(abs, way))
+    if farthest < _DRIFTS and not 1 / _GROWS <= growth <= _GROWS:
         return "growing" if growth > 1 else "shrinking"
-    if max(map(abs, way)) < _MOVES:
+    if farthest < _MOVES:
         return "still"
     sideways, upright = ("left" if way[0] < 0 else "right"), ("up" if way[1] < 0 else "down")
     small, large = sorted(map(abs, way))

@@ -1,1 +1,1 @@
-"""The checkpoints of the default configuration: small diffusers folders with random but fixed weights."""
+"""Small diffusers folders with random but fixed weights, for tests and measurements; `s2v` is served by default."""

@@ -7,7 +7,6 @@ so that a second of speech takes several.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,15 +44,6 @@ GAINS = TRANSFORMER_GAINS | {
 def make(folder: Path) -> None:
     """Write `s2v/` below `folder`."""
     save(pipeline(), folder / "s2v")
-    for file in (folder / "s2v").rglob("*.json"):
-        _forget_where(file)
-
-
-def _forget_where(file: Path) -> None:
-    """The libraries write down the folder that a part was loaded from."""
-    content = json.loads(file.read_text())
-    if content.pop("_name_or_path", None) is not None:
-        file.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def pipeline() -> WanS2VPipeline:

@@ -42,6 +42,8 @@ def painted(shape: str, steps: list[tuple[int, int, int]]) -> torch.Tensor:
         ([(80, 20, 12), (60, 40, 12), (40, 60, 12)], "down left"),
         ([(60, 40, 10), (60, 40, 14), (60, 40, 20)], "growing"),
         ([(60, 40, 12), (60, 40, 12), (60, 40, 12)], "still"),
+        ([(60, 40, 20), (57, 43, 14), (60, 40, 10)], "shrinking"),
+        ([(30, 40, 10), (50, 40, 14), (70, 40, 13)], "right"),
     ],
 )
 def test_what_another_program_painted_is_seen(
