@@ -20,7 +20,7 @@ _MOVES = 0.05
 _GROWS = 1.15
 """Ratio of last and first radius from which something grows."""
 _DRIFTS = 0.12
-"""Way up to which something grows in its place. What goes farther moves: outlines of generated clips waver."""
+"""Way up to which something grows in its place; what goes farther moves, while its outline may waver."""
 _DIAGONAL = 0.41
 """Least ratio of the smaller to the larger way of what goes diagonally: the tangent of 22.5°."""
 

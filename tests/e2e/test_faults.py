@@ -189,7 +189,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, flags: list[str], t
     """A non-zero status, and the name of what is wrong, on standard error."""
     broken = tmp_path / "broken.yaml"
     broken.write_text(
-        Path("configs/tiny.yaml").read_text().replace("../pipelines/tiny_wan/t2v", "no-such-folder")
+        Path("configs/tiny.yaml").read_text().replace("../pipelines/tiny_trained/t2v", "no-such-folder")
     )
     flags = [str(broken) if flag == "BROKEN" else flag for flag in flags]
     command = [
