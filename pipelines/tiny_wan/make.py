@@ -1,4 +1,4 @@
-"""Makes the tiny checkpoints: `python -m pipelines.tiny_wan.make FOLDER`.
+"""Makes the random tiny checkpoints: `python -m pipelines.tiny_wan.make FOLDER`.
 
 The seeds were chosen among a few for pictures that move and answer to every parameter.
 """

@@ -14,14 +14,17 @@ import av
 import numpy as np
 import pytest
 import torch
+from diffusers import WanTransformer3DModel
 from PIL import Image, ImageDraw
 
+import pipelines.tiny_trained
 from encoding.base import OutputSpec
 from encoding.formats import open_sink
 from pipelines.direct import Unheard, usual_params
 from pipelines.wan import Wan, load_wan
 from server.settings import load
-from training import captions
+from training import captions, models
+from training.flow import CHANNELS, Task
 from training.judge import Verdict, judge
 
 CONFIG = Path("configs/tiny.yaml")
@@ -175,6 +178,20 @@ def test_text_alone_is_enough_for_ti2v(filmed: Filmed) -> None:
     assert [words[:1] + words[2:] for words in seen] == [
         (colour, background) for _, (colour, _, background) in PROMPTS[:4]
     ]
+
+
+@pytest.mark.parametrize("task", CHANNELS)
+def test_the_shipped_sizes_are_those_that_training_makes(task: Task) -> None:
+    """So that the next training can take their place, and at most 12 MB a task as files."""
+    folder = Path(pipelines.tiny_trained.__file__).parent / task
+    shipped = WanTransformer3DModel.load_config(folder / "transformer")
+    trained = models.transformer(*CHANNELS[task]).config
+    assert {key: shipped[key] for key in trained if not key.startswith("_")} == {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in trained.items()
+        if not key.startswith("_")
+    }
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 12 * 10**6
 
 
 def test_the_models_state_their_vocabulary() -> None:
