@@ -22,7 +22,7 @@ import av
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = Path("demo.mp4")
-REQUEST = {"prompt": "A red circle moves to the right", "seed": 7}
+REQUEST = {"prompt": "A red circle moving right on a white background", "seed": 7}
 READY = "ready: "
 START_SECONDS = 120
 ANSWER_SECONDS = 300

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from tokenizers import normalizers
 
 from pipelines.tiny_wan import tokenizer as tiny
 from training import captions
 
 
 def tokenizer() -> Any:
-    """The tokenizer of the trained checkpoints: each word of the world is one piece."""
-    return tiny.build(captions.vocabulary())
+    """The tokenizer of the trained checkpoints: each word of the world is one piece, in capitals as well."""
+    words = tiny.build(captions.vocabulary())
+    words.backend_tokenizer.normalizer = normalizers.Lowercase()
+    return words
 
 
 def embed(text_encoder: Any, words: Any, prompts: list[str], length: int) -> torch.Tensor:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 import torch
 from diffusers import WanTransformer3DModel
 from PIL import Image, ImageDraw
+from transformers import AutoTokenizer
 
 import pipelines.tiny_trained
 from encoding.base import OutputSpec
@@ -195,6 +197,17 @@ def test_the_shipped_sizes_are_those_that_training_makes(task: Task) -> None:
         if not key.startswith("_")
     }
     assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 12 * 10**6
+
+
+@pytest.mark.parametrize("task", CHANNELS)
+def test_words_are_pieces_however_they_are_written(task: Task) -> None:
+    """Each word of the captions is one id, in small letters, with a capital and in capitals alike."""
+    loader: Any = AutoTokenizer
+    words = loader.from_pretrained(Path(pipelines.tiny_trained.__file__).parent / task / "tokenizer")
+    for word in captions.vocabulary():
+        ids = words(word).input_ids
+        assert len(ids) == 2  # the other one is the end
+        assert words(word.capitalize()).input_ids == words(word.upper()).input_ids == ids
 
 
 def test_the_models_state_their_vocabulary() -> None:
