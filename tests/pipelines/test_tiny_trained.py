@@ -61,6 +61,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
     """`filmed(model, prompt, seed, **changes)`: a decoded MP4 of the defaults, uint8 (T, H, W, 3)."""
     file = tmp_path_factory.mktemp("clips") / "clip.mp4"
 
+    @cache
     def make(name: str, prompt: str, seed: int, **changes: object) -> torch.Tensor:
         model = served(name)
         asked = replace(usual_params(model.info, prompt, seed), **changes)  # type: ignore[arg-type]
@@ -107,8 +108,8 @@ def clips(filmed: Filmed) -> list[Verdict]:
 
 
 def right(clips: list[Verdict]) -> int:
-    """How many show the colour, motion and background that their prompts say."""
-    return sum(told(verdict) == wanted for verdict, (_, wanted) in zip(clips, PROMPTS, strict=True))
+    """How many of the first prompts' clips show the colour, motion and background that they say."""
+    return sum(told(verdict) == wanted for verdict, (_, wanted) in zip(clips, PROMPTS, strict=False))
 
 
 def test_colour_motion_and_background_follow_the_prompt(clips: list[Verdict]) -> None:
@@ -125,9 +126,9 @@ def test_without_guidance_fewer_prompts_are_followed(clips: list[Verdict], filme
     """`guidance_scale` 1 in both stages."""
     unguided = [
         judge(filmed("tiny-wan-t2v", prompt, seed, guidance_scale=1.0, guidance_scale_2=1.0))
-        for seed, (prompt, _) in enumerate(PROMPTS)
+        for seed, (prompt, _) in enumerate(PROMPTS[:6])
     ]
-    assert right(unguided) < right(clips)
+    assert right(unguided) < right(clips[:6])
 
 
 def test_another_seed_is_another_layout_of_the_same_content(filmed: Filmed) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from anyio import to_thread
 from PIL import Image
 
 from encoding.previews import PREVIEWS
+from server import children
 from server import previews as module
 from server.artifacts import JobFolders
 from server.errors import FileMissing, PreviewFailed
@@ -53,14 +55,33 @@ def drawing() -> set[int]:
     return found
 
 
-async def most_at_once(work: asyncio.Future[Any]) -> tuple[int, int]:
-    """How many processes drew side by side at most, and how many in all, until `work` was done."""
-    most, seen = 0, set[int]()
-    while not work.done():
-        now = drawing()
-        most, seen = max(most, len(now)), seen | now
-        await asyncio.sleep(0.005)
-    return most, len(seen)
+@dataclass
+class Drawn:
+    """Processes that were started to draw: how many are there now, were at most, and in all."""
+
+    now: int = 0
+    most: int = 0
+    total: int = 0
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """Counts where they are started and ended: who looks at processes from time to time misses some."""
+    count, start, end = Drawn(), children._start, children._end
+
+    async def started(*arguments: Any) -> Process:
+        process = await start(*arguments)
+        count.now, count.total = count.now + 1, count.total + 1
+        count.most = max(count.most, count.now)
+        return process
+
+    async def ended(process: Process) -> None:
+        await end(process)
+        count.now -= 1
+
+    monkeypatch.setattr(children, "_start", started)
+    monkeypatch.setattr(children, "_end", ended)
+    return count
 
 
 def finished(folders: JobFolders, frames: int = 9, width: int = 48, height: int = 32) -> Job:
@@ -84,16 +105,13 @@ def remains(folder: Path) -> list[str]:
     return sorted("job" if path.is_dir() else path.name for path in folder.rglob("*"))
 
 
-async def test_a_preview_is_made_once(previews: Previews, folders: JobFolders) -> None:
+async def test_a_preview_is_made_once(previews: Previews, folders: JobFolders, drawn: Drawn) -> None:
     """However many ask at once, by one process; and not again when it is asked for later."""
     job = finished(folders)
-    asked = asyncio.gather(*(previews.path(job, 0, SPRITESHEET) for _ in range(8)))
-    assert await most_at_once(asked) == (1, 1)
-    (path,) = set(asked.result())
+    (path,) = set(await asyncio.gather(*(previews.path(job, 0, SPRITESHEET) for _ in range(8))))
     made = path.stat()
-    later = asyncio.ensure_future(previews.path(job, 0, SPRITESHEET))
-    assert await most_at_once(later) == (0, 0)
-    assert later.result() == path
+    assert await previews.path(job, 0, SPRITESHEET) == path
+    assert drawn == Drawn(now=0, most=1, total=1)
     assert path.stat() == made
     with Image.open(path) as picture:
         assert (picture.format, picture.size) == ("JPEG", (5 * 48, 2 * 32))
@@ -110,16 +128,16 @@ async def test_each_output_has_its_own(previews: Previews, folders: JobFolders) 
     assert remains(folder) == [*names, "video-1.mp4", "video.mp4"]
 
 
-async def test_few_are_made_side_by_side(previews: Previews, folders: JobFolders) -> None:
+async def test_few_are_made_side_by_side(previews: Previews, folders: JobFolders, drawn: Drawn) -> None:
     """The others wait for their turn."""
     jobs = [finished(folders) for _ in range(2)]
-    asked = asyncio.gather(
+    pictures = await asyncio.gather(
         *(previews.path(job, index, THUMBNAIL) for job in jobs for index in (0, 1)),
         *(previews.path(job, 0, SPRITESHEET) for job in jobs),
     )
-    most, all_in_all = await most_at_once(asked)
-    assert 0 < most <= module.CHILDREN
-    assert all_in_all == 6
+    assert len(set(pictures)) == 6
+    assert drawn.most <= module.CHILDREN
+    assert (drawn.now, drawn.total) == (0, 6)
 
 
 async def test_a_preview_has_a_deadline(
@@ -177,18 +195,16 @@ async def test_a_video_that_is_deleted_meanwhile(
 
 
 async def test_a_client_that_goes_away_takes_nothing_from_the_others(
-    previews: Previews, folders: JobFolders
+    previews: Previews, folders: JobFolders, drawn: Drawn
 ) -> None:
     """The one who waits with it gets the picture, made by the same process."""
     job = finished(folders)
     impatient, patient = (asyncio.ensure_future(previews.path(job, 0, THUMBNAIL)) for _ in range(2))
-    while not drawing():
+    while not drawn.total:
         await asyncio.sleep(0.001)
-    before = drawing()
     impatient.cancel()
-    assert await most_at_once(patient) in ((1, 1), (0, 0))
     assert (await patient).exists()
-    assert len(before) == 1
+    assert drawn.total == 1
 
 
 async def test_closing_ends_the_processes(folders: JobFolders, tmp_path: Path) -> None:
