@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 import pytest
 import torch
@@ -25,6 +23,7 @@ from encoding.formats import open_sink
 from pipelines.direct import Unheard, usual_params
 from pipelines.wan import Wan, load_wan
 from server.settings import load
+from tests.encoding.judge import Pixels, psnr, watch
 from training import captions, models
 from training.flow import CHANNELS, Task
 from training.judge import Verdict, judge
@@ -46,7 +45,7 @@ PROMPTS = [
 ]
 """A prompt, and what must be seen: colour, motion, background."""
 ONE = PROMPTS[0][0]
-Filmed = Callable[..., torch.Tensor]
+Filmed = Callable[..., Pixels]
 
 
 @cache
@@ -62,7 +61,7 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
     file = tmp_path_factory.mktemp("clips") / "clip.mp4"
 
     @cache
-    def make(name: str, prompt: str, seed: int, **changes: object) -> torch.Tensor:
+    def make(name: str, prompt: str, seed: int, **changes: object) -> Pixels:
         model = served(name)
         asked = replace(usual_params(model.info, prompt, seed), **changes)  # type: ignore[arg-type]
         rate = model.info.defaults.fps
@@ -70,21 +69,19 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> Filmed:
             for part in model.generate(asked, Unheard()):
                 sink.write(part.frames)
             sink.finish().result()
-        with av.open(file) as made:
-            frames = [frame.to_ndarray(format="rgb24") for frame in made.decode(video=0)]
-        return torch.from_numpy(np.stack(frames))
+        return watch(file).rgb
 
     return make
+
+
+def shown(clip: Pixels) -> Verdict:
+    """What the judge sees."""
+    return judge(torch.from_numpy(clip))
 
 
 def told(verdict: Verdict) -> tuple[str, ...]:
     """Colour and motion of the largest shape, and the background; nothing where there is no shape."""
     return tuple(word for one in verdict.things[:1] for word in (one.colour, one.motion, verdict.background))
-
-
-def psnr(frame: torch.Tensor, pixels: torch.Tensor) -> float:
-    """dB between two pictures (H, W, 3), uint8."""
-    return 10 * math.log10(255**2 / (frame.float() - pixels.float()).square().mean().item())
 
 
 def drawn(colour: tuple[int, int, int], places: list[int], folder: Path) -> list[Path]:
@@ -97,19 +94,21 @@ def drawn(colour: tuple[int, int, int], places: list[int], folder: Path) -> list
     return files
 
 
-def pixels_of(file: Path) -> torch.Tensor:
-    return torch.from_numpy(np.array(Image.open(file)))
+def pixels_of(file: Path) -> Pixels:
+    return np.array(Image.open(file))
 
 
 @pytest.fixture(scope="module")
 def clips(filmed: Filmed) -> list[Verdict]:
     """What is seen on the clips of all prompts."""
-    return [judge(filmed("tiny-wan-t2v", prompt, seed)) for seed, (prompt, _) in enumerate(PROMPTS)]
+    return [shown(filmed("tiny-wan-t2v", prompt, seed)) for seed, (prompt, _) in enumerate(PROMPTS)]
 
 
 def right(clips: list[Verdict]) -> int:
     """How many of the first prompts' clips show the colour, motion and background that they say."""
-    return sum(told(verdict) == wanted for verdict, (_, wanted) in zip(clips, PROMPTS, strict=False))
+    return sum(
+        told(verdict) == wanted for verdict, (_, wanted) in zip(clips, PROMPTS[: len(clips)], strict=True)
+    )
 
 
 def test_colour_motion_and_background_follow_the_prompt(clips: list[Verdict]) -> None:
@@ -125,14 +124,14 @@ def test_colour_motion_and_background_follow_the_prompt(clips: list[Verdict]) ->
 def test_without_guidance_fewer_prompts_are_followed(clips: list[Verdict], filmed: Filmed) -> None:
     """`guidance_scale` 1 in both stages."""
     unguided = [
-        judge(filmed("tiny-wan-t2v", prompt, seed, guidance_scale=1.0, guidance_scale_2=1.0))
+        shown(filmed("tiny-wan-t2v", prompt, seed, guidance_scale=1.0, guidance_scale_2=1.0))
         for seed, (prompt, _) in enumerate(PROMPTS[:6])
     ]
     assert right(unguided) < right(clips[:6])
 
 
 def test_another_seed_is_another_layout_of_the_same_content(filmed: Filmed) -> None:
-    seen = [judge(filmed("tiny-wan-t2v", ONE, seed)) for seed in range(3)]
+    seen = [shown(filmed("tiny-wan-t2v", ONE, seed)) for seed in range(3)]
     assert {told(verdict) for verdict in seen} == {("red", "left", "white")}
     starts = sorted(verdict.things[0].start[0] for verdict in seen)
     assert min(after - before for before, after in pairwise(starts)) > 3  # pixels
@@ -142,21 +141,21 @@ def test_another_seed_is_another_layout_of_the_same_content(filmed: Filmed) -> N
 def test_the_low_noise_expert_decides_details_not_content(change: dict[str, float], filmed: Filmed) -> None:
     """Its guidance, and where it takes over, are visible, and the prompt is followed all the same."""
     usual, changed = filmed("tiny-wan-t2v", ONE, 0), filmed("tiny-wan-t2v", ONE, 0, **change)
-    assert told(judge(usual)) == told(judge(changed)) == ("red", "left", "white")
+    assert told(shown(usual)) == told(shown(changed)) == ("red", "left", "white")
     assert psnr(changed, usual) < 35
 
 
 def test_one_step_shows_nothing_and_the_default_shows_the_prompt(filmed: Filmed) -> None:
-    assert told(judge(filmed("tiny-wan-t2v", ONE, 0, num_inference_steps=1))) == ()
-    assert told(judge(filmed("tiny-wan-t2v", ONE, 0))) == ("red", "left", "white")
+    assert told(shown(filmed("tiny-wan-t2v", ONE, 0, num_inference_steps=1))) == ()
+    assert told(shown(filmed("tiny-wan-t2v", ONE, 0))) == ("red", "left", "white")
 
 
 def test_a_negative_prompt_takes_a_colour_away(filmed: Filmed) -> None:
     """A circle of a colour left open is red for these seeds, and is not when "red" is not wanted."""
     for seed in (2, 5):
         left_open = "a circle on a white background"
-        assert "red" in told(judge(filmed("tiny-wan-t2v", left_open, seed)))
-        assert "red" not in told(judge(filmed("tiny-wan-t2v", left_open, seed, negative_prompt="red")))
+        assert "red" in told(shown(filmed("tiny-wan-t2v", left_open, seed)))
+        assert "red" not in told(shown(filmed("tiny-wan-t2v", left_open, seed, negative_prompt="red")))
 
 
 @pytest.mark.parametrize("model", ["tiny-wan-i2v", "tiny-wan-ti2v"])
@@ -166,7 +165,7 @@ def test_a_clip_starts_from_the_given_picture(model: str, filmed: Filmed, tmp_pa
     for motion in ("right", "left"):
         clip = filmed(model, f"a red circle moving {motion} on a white background", 0, image=picture)
         assert psnr(clip[0], pixels_of(picture)) > 25
-        assert told(judge(clip)) == ("red", motion, "white")
+        assert told(shown(clip)) == ("red", motion, "white")
 
 
 def test_a_clip_ends_at_the_given_last_picture(filmed: Filmed, tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_a_clip_ends_at_the_given_last_picture(filmed: Filmed, tmp_path: Path) -
 
 def test_text_alone_is_enough_for_ti2v(filmed: Filmed) -> None:
     """Colour and background."""
-    seen = [told(judge(filmed("tiny-wan-ti2v", prompt, 0))) for prompt, _ in PROMPTS[:4]]
+    seen = [told(shown(filmed("tiny-wan-ti2v", prompt, 0))) for prompt, _ in PROMPTS[:4]]
     assert [words[:1] + words[2:] for words in seen] == [
         (colour, background) for _, (colour, _, background) in PROMPTS[:4]
     ]

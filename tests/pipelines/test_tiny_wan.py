@@ -1,4 +1,4 @@
-"""The shipped checkpoints: loaded by diffusers' own loaders, run by diffusers' own pipelines."""
+"""The random checkpoints: loaded by diffusers' own loaders, run by diffusers' own pipelines."""
 
 from __future__ import annotations
 

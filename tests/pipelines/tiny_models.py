@@ -1,4 +1,4 @@
-"""Configurations of the shipped checkpoints, pictures for them, and a control that records."""
+"""Configurations of the random checkpoints, pictures for them, and a control that records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TINY = Path(pipelines.tiny_wan.__file__).parent
 
 
 def tiny_config(task: str, **changes: object) -> ModelConfig:
-    """A configuration of the shipped checkpoint for `task`."""
+    """A configuration of the random checkpoint for `task`."""
     config = ModelConfig(
         id=f"tiny-{task}",
         kind="wan",
