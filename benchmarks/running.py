@@ -58,13 +58,16 @@ def running(config: Path, folder: Path, *flags: str) -> Iterator[Running]:
         raise RuntimeError(f"the server ended with status {status}\n{_tail(log)}")
 
 
-def dummy_config(model: str, folder: Path) -> Path:
-    """A model's file of configs/ (Wan's without the family's name), with random weights of the real size."""
+def dummy_config(model: str, folder: Path, **changes: str) -> Path:
+    """A model's file of configs/ (Wan's without the family's name), with random weights of the real size.
+
+    `changes`: further keys of the model's entry.
+    """
     names = (Path(f"configs/{name}.yaml") for name in (model, f"wan2.2-{model}"))
     config = yaml.safe_load(next(path for path in names if path.is_file()).read_text())
     architecture = folder / "architecture"
     architecture.mkdir()
-    config["models"][0] |= {"path": str(write(model, architecture)), "load_format": "dummy"}
+    config["models"][0] |= {"path": str(write(model, architecture)), "load_format": "dummy", **changes}
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     return path

@@ -16,6 +16,9 @@ from pipelines.dummy import build_empty
 from pipelines.errors import LoadFailed
 from pipelines.minimax_h3.processor import load_processor
 
+CONDITIONER = "text_encoder"
+"""diffusers' name of the component that reads prompts and pictures."""
+
 TASKS = ("t2va", "fl2va", "ref2va")
 """diffusers' names: from text; from a first or last picture; from references, by another transformer."""
 
@@ -43,7 +46,8 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
     with known_warnings():
         for name in _needed(pipe, tasks):
             pipe.register_components(**{name: _component(pipe, name, config, device)})
-    _shorten(pipe)
+            if name == CONDITIONER:
+                _shorten(pipe)
     if manager is not None:
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
     else:
@@ -52,10 +56,13 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
 
 
 def _needed(pipe: Any, tasks: tuple[str, ...]) -> Iterator[str]:
-    """The components of the tasks that lie in the checkpoint, the tokenizer before the processor."""
+    """The components of the tasks that lie in the checkpoint, the tokenizer before the processor.
+
+    The conditioner is the first: what it never needs is let go before there is anything beside it.
+    """
     blocks = (pipe.blocks.get_workflow(task) for task in tasks)
     names = dict.fromkeys(spec.name for each in blocks for spec in each.expected_components)
-    for name in sorted(names, key=("processor".__eq__)):
+    for name in sorted(names, key=lambda name: (name != CONDITIONER, name == "processor")):
         if pipe.get_component_spec(name).default_creation_method == "from_pretrained":
             yield name
 
@@ -66,9 +73,9 @@ def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) 
     if name == "processor":
         return load_processor(source, spec.subfolder, pipe.tokenizer)
     if config.load_format == "dummy" and issubclass(spec.type_hint, torch.nn.Module):
-        # Offloaded components start on the host.
-        place = torch.device("cpu") if config.offload == "model" else device
-        return build_empty(Path(config.path) / name, spec.type_hint, dtype, place)
+        # Drawn on the device: the host would take minutes. Offloaded components start on the host all the same.
+        made = build_empty(Path(config.path) / name, spec.type_hint, dtype, device)
+        return made.to("cpu") if config.offload == "model" else made
     component = spec.load(dtype=dtype)
     return component.eval().requires_grad_(False) if isinstance(component, torch.nn.Module) else component
 
