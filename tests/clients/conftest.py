@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 
 import pytest
+from openai import AsyncOpenAI, OpenAI
 
+from tests.clients.official import Api, settled
 from tests.clients.places import URL_VARIABLE
 
 
@@ -17,3 +20,10 @@ def url(request: pytest.FixtureRequest) -> str:
         return given
     address: str = request.getfixturevalue("served").url
     return address
+
+
+@pytest.fixture(params=[OpenAI, AsyncOpenAI], ids=["sync", "async"])
+async def api(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Api]:
+    client: Api = request.param(base_url=f"{url}/v1", api_key="none", timeout=60)
+    yield client
+    await settled(client.close())

@@ -15,6 +15,8 @@ from PIL import Image
 from tests.encoding.judge import watch
 
 SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
+LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
+"""Seconds of work."""
 ENDLESS = SMALL | {"size": "160x96", "num_frames": 161, "num_inference_steps": 200}
 """Minutes of work, for a test that ends it."""
 

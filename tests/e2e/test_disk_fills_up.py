@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.disks import Disk
-from tests.e2e.requests import SMALL, make
+from tests.e2e.requests import LONG, SMALL, make
 from tests.serving import Served, finished, start
 
 pytestmark = pytest.mark.mounts
-
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
 
 
 @pytest.fixture

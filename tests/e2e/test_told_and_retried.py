@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
@@ -16,15 +15,12 @@ import httpx
 import openai
 import pytest
 
-from tests.e2e.requests import SMALL
-from tests.server.receiver import receiving
+from tests.clients.official import DEPRECATED
+from tests.e2e.requests import LONG, SMALL
+from tests.server.receiver import SECRET, receiving
 from tests.serving import LIGHT, Served, finished, start
 
-SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:The Sora API is scheduled:DeprecationWarning"  # of the hosted service, not of this one
-)
+pytestmark = DEPRECATED
 
 
 def test_an_event_outlives_a_killed_server(tmp_path: Path) -> None:
@@ -112,9 +108,6 @@ def test_the_clients_own_retries_make_one_job(client: httpx.Client, breaking: _B
     assert breaking.keys == ["order-77"] * 3
     assert jobs(client, prompt) == [video.id]
     assert finished(client, video.id)["status"] == "completed"
-
-
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
 
 
 def test_a_client_that_asks_again_keeps_its_job(client: httpx.Client) -> None:

@@ -72,3 +72,26 @@ async def dispatching(folder: Path, *, slots: int = 1, **settings: Any) -> Async
     finally:
         await made.dispatcher.stop()
         await made.database.close()
+
+
+@asynccontextmanager
+async def killed(folder: Path, *jobs: Job, **settings: Any) -> AsyncIterator[Bench]:
+    """A server that has begun a job and ends like a killed one: nothing is put in order."""
+    bench = Bench(folder, ScriptedEngine(), **settings)
+    others = asyncio.all_tasks()
+    await bench.database.open()
+    await bench.dispatcher.start()
+    for job in jobs:
+        await bench.dispatcher.submit(job)
+    await bench.begun(1)
+    await bench.status(await bench.store.get(bench.engine.begun[0]), JobStatus.IN_PROGRESS)
+    yield bench
+    lost = asyncio.all_tasks() - others
+    for task in lost:
+        task.cancel()
+    await asyncio.gather(*lost, return_exceptions=True)
+    await bench.database.close()
+
+
+def error_code(job: Job) -> str | None:
+    return None if job.error is None else job.error.code

@@ -1,14 +1,20 @@
-"""Sounds and films as users send them."""
+"""Sounds and films as users send them, and how they are stored."""
 
 from __future__ import annotations
 
 import io
 import struct
 from fractions import Fraction
+from pathlib import Path
 
 import av
 import numpy as np
 from av.container import OutputContainer
+
+from server.references import References
+from server.sections import ImageSettings, MediaSettings
+from server.spool import Spool
+from tests.server.pictures import SPOOLS
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 TONE = 440
@@ -25,6 +31,11 @@ def sound(
         assert isinstance(stream, av.AudioStream)
         _sing(output, stream, seconds)
     return buffer.getvalue()
+
+
+def wav(seconds: float) -> bytes:
+    """The tone as 16-bit samples."""
+    return sound("wav", "pcm_s16le", seconds=seconds)
 
 
 def _sing(
@@ -100,3 +111,17 @@ def tone_of(wave: np.ndarray, rate: int) -> float:
     """The strongest frequency in Hz."""
     spectrum = np.abs(np.fft.rfft(wave * np.hanning(len(wave))))
     return float(np.argmax(spectrum) * rate / len(wave))
+
+
+async def store(kind: str, data: bytes, target: Path, *, heard: float = 0, **limits: float) -> None:
+    """Have them stored by references of its own; `heard`: a film with its sound."""
+    settings = MediaSettings.model_validate({"timeout_s": 30, **limits})
+    references = References(ImageSettings(), settings, SPOOLS)
+    try:
+        with Spool(SPOOLS) as spool:
+            if kind == "audio":
+                await references.store_audio(spool.add(data), "audio_reference", target)
+            else:
+                await references.store_video(spool.add(data), "video_reference", target, sound=bool(heard))
+    finally:
+        await references.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
+
+SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 
 
 @dataclass(frozen=True)

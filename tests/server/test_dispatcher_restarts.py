@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from server.jobs import Job, JobStatus
-from tests.server.bench import Bench, dispatching
+from server.jobs import JobStatus
+from tests.server.bench import Bench, dispatching, error_code, killed
 from tests.server.scripted import ScriptedEngine, new_job
 
 pytestmark = pytest.mark.usefixtures("database_url")
-
-
-@asynccontextmanager
-async def killed(folder: Path, *jobs: Job, **settings: Any) -> AsyncIterator[Bench]:
-    """A server that has begun a job and ends like a killed one: nothing is put in order."""
-    bench = Bench(folder, ScriptedEngine(), **settings)
-    others = asyncio.all_tasks()
-    await bench.database.open()
-    await bench.dispatcher.start()
-    for job in jobs:
-        await bench.dispatcher.submit(job)
-    await bench.begun(1)
-    await bench.status(await bench.store.get(bench.engine.begun[0]), JobStatus.IN_PROGRESS)
-    yield bench
-    lost = asyncio.all_tasks() - others
-    for task in lost:
-        task.cancel()
-    await asyncio.gather(*lost, return_exceptions=True)
-    await bench.database.close()
-
-
-def error_code(job: Job) -> str | None:
-    return None if job.error is None else job.error.code
 
 
 async def test_a_restart_takes_up_what_was_left(tmp_path: Path) -> None:

@@ -117,3 +117,36 @@ def test_a_worker_learns_no_setting_but_its_own(monkeypatch: pytest.MonkeyPatch)
     told = worker_environment()
     assert not any("a-key-of-sixteen" in value for value in told.values())
     assert told["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+class LostWorker:
+    """A worker of `LocalEngine` that takes tasks and begins none."""
+
+    idle = True
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.events: asyncio.Queue[Failed] = asyncio.Queue()
+
+    def begin(self, task: EngineTask) -> asyncio.Queue[Failed]:
+        self.given.append(task.job_id)
+        return self.events
+
+    def cancel(self, job_id: str) -> None: ...
+
+    def forget(self, job_id: str) -> None: ...
+
+
+async def test_a_cancel_as_the_worker_dies(tmp_path: Path) -> None:
+    """Between the end of the worker that held the task and the next one's turn: it is given to none."""
+    engine, worker = LocalEngine(EngineSettings(), ()), LostWorker()
+    engine._workers = [worker]  # type: ignore[list-item]
+    running = asyncio.create_task(events_of(engine, task_in(tmp_path)))
+    while not worker.given:
+        await asyncio.sleep(0)
+    worker.events.put_nowait(Failed("job", "worker_crashed", "it ended", victim=True))
+    await engine.cancel("job")
+    (event,) = await asyncio.wait_for(running, 5)
+    assert isinstance(event, Failed)
+    assert event.code == "cancelled"
+    assert worker.given == ["job"]

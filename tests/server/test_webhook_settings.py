@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 
 import pytest
 
 from server.settings import SettingsError, load
+from tests.server.receiver import SECRET
 
 TINY = Path("configs/tiny.yaml")
-SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 GOOD: dict[str, object] = {"url": "https://example.com/hook", "secret": SECRET}
 
 
