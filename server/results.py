@@ -22,6 +22,7 @@ from server.downloads import Download, send
 from server.errors import ApiError, BadRequest, FileMissing, JobFailed, JobNotStored, NotReady, VideoExpired
 from server.intake import Submitted
 from server.jobs import Job, JobStatus
+from server.live import LiveJob
 from server.services import START_RETRY_S, Services
 from server.video import server_timing, to_video
 from server.waiting import patiently
@@ -55,13 +56,16 @@ class BreakableStream(StreamingResponse):
             logger.info("stream ended early", extra={"job_id": job.id, "reason": f"the job is {job.status}"})
 
 
-def completed(job: Job) -> Job:
-    """The job, if it is completed.
+async def completed(live: LiveJob, services: Services) -> Job:
+    """The job that has ended, if it is completed: as its last move left it, which costs no query.
 
     Raises:
         JobFailed, BadRequest: it failed, and the code says why.
         NotReady: the server stopped before it had ended.
     """
+    job = live.job
+    if not job.status.final:  # its last move was cut off here, and may be on record all the same
+        job = await services.store.get(job.id)
     if job.status is JobStatus.COMPLETED:
         return job
     assert job.error is not None
@@ -82,7 +86,18 @@ def created(submitted: Submitted, services: Services) -> JSONResponse:
 
 
 async def result(job: Job, request: Request, services: Services) -> Response:
-    """The answer to the waiting request behind a completed job: its first output, in the form asked for."""
+    """The answer to the waiting request behind a completed job: its first output, in the form asked for.
+
+    Raises:
+        NotFound, VideoExpired, FileMissing: it was deleted, or its file removed, since it ended.
+    """
+    try:
+        return await _as_asked(job, request, services)
+    except FileMissing:  # the database knows why
+        return await _as_asked(await services.store.get(job.id), request, services)
+
+
+async def _as_asked(job: Job, request: Request, services: Services) -> Response:
     match job.resolved.response_format:
         case "video_bytes":
             return await file_response(job, 0, request, services)
@@ -143,7 +158,7 @@ async def as_stream(submitted: Submitted, request: Request, services: Services) 
     live = submitted.live
     first = await patiently(live.fragments.get(), live, request, services)
     if first is None:
-        completed(await services.store.get(live.job.id))
+        await completed(live, services)
     headers = submitted.headers | {ID_HEADER: live.job.id}
     return BreakableStream(_pieces(submitted, first, services), media_type="video/mp4", headers=headers)
 

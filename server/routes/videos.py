@@ -42,7 +42,7 @@ async def generate_video(request: Request, services: ServicesDep) -> Response:
     if submitted.live.job.resolved.stream and not submitted.repeated:
         return await as_stream(submitted, request, services)
     await patiently(submitted.live.ended.wait(), submitted.live, request, services)
-    job = completed(await services.store.get(submitted.live.job.id))
+    job = await completed(submitted.live, services)
     response = await result(job, request, services)
     response.headers.update(submitted.headers)
     return response
