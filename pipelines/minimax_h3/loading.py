@@ -73,7 +73,7 @@ def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) 
     if name == "processor":
         return load_processor(source, spec.subfolder, pipe.tokenizer)
     if config.load_format == "dummy" and issubclass(spec.type_hint, torch.nn.Module):
-        # Drawn on the device: the host would take minutes. Offloaded components start on the host all the same.
+        # Drawn on the device, for the host would take minutes; offloaded components start on the host.
         made = build_empty(Path(config.path) / name, spec.type_hint, dtype, device)
         return made.to("cpu") if config.offload == "model" else made
     component = spec.load(dtype=dtype)
