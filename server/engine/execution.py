@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
-from itertools import groupby
+from itertools import groupby, islice
 
 from encoding.base import Artifact, OutputSpec, Sink
 from encoding.formats import open_sink
@@ -147,8 +147,13 @@ class Execution:
         with closing(pipeline.generate(self.task.params, self._control)) as made:
             for output, parts in groupby(made, key=lambda part: part.output):
                 live = self._live if self.task.live and output == 0 else None
+                # Opening an encoder takes as long as a GPU has to do for the first frame: it gets the next ones
+                # before, or it would wait.
+                ahead = list(islice(parts, 2))
                 with open_sink(self._spec(output), live) as sink:
                     self._sinks.append(sink)
+                    while ahead:
+                        _write(sink, ahead.pop(0))
                     for part in parts:
                         _write(sink, part)
         self._control.check()  # a cancel between the last chunk and here
