@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +168,9 @@ def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> None
 def _written(case: Case, options: dict[str, str], *, mixed: bool, live: Live | None = None) -> Artifact:
     """As a worker does it: a sink is opened once the device has been given its first two parts to make."""
     frames = replaced(case) if mixed else case.decoder.decode(case.latents)
-    ahead = list(islice(frames, 2))
+    begun = chain(list(islice(frames, 2)), frames)
     with open_sink(case.spec(options), live) as sink:
-        while ahead:
-            sink.write(ahead.pop(0))
-        for part in frames:
+        for part in begun:
             sink.write(part)
     if case.latents.is_cuda:  # the host is ahead of the device
         torch.cuda.synchronize()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from typing import Any
 
 import torch
@@ -11,30 +9,25 @@ import torch
 from pipelines.base import Grid, ModelConfig
 from pipelines.wan_vae import StreamingDecoder
 from pipelines.wan_vae.encoder import encode
+from pipelines.warming import warming
 
 WARM_LATENTS = 6
 """A first latent frame, a whole step or two, and one that is not whole."""
 WARM_VIDEO = 9
 """Frames: one, and two steps of the encoder."""
 
-logger = logging.getLogger(__name__)
-
 
 def warm(pipe: Any, decoder: StreamingDecoder, grid: Grid, config: ModelConfig, encoded: int) -> None:
     """Decode, and encode `encoded` frames, at each expected size once: no request waits for that."""
-    started = time.monotonic()
     vae, device = pipe.vae, pipe._execution_device
     scale = vae.config.scale_factor_spatial
-    for width, height in dict.fromkeys(((config.width, config.height), *config.decode.warm_sizes)):
-        sides = grid.side(height), grid.side(width)
-        shape = (1, vae.config.z_dim, WARM_LATENTS, *(side // scale for side in sides))
-        for _ in decoder.decode(torch.randn(shape, dtype=vae.dtype, device=device)):
-            pass
-        if encoded:
-            video = torch.rand(1, 3, encoded, *sides, dtype=vae.dtype, device=device)
-            encode(vae, video, config.decode.tile)
-    torch.cuda.synchronize(device)
-    pipe.maybe_free_model_hooks()
-    torch.cuda.empty_cache()
-    told = {"model": config.id, "seconds": round(time.monotonic() - started, 3)}
-    logger.info("decoder warmed", extra=told)
+    with warming(config.id, device):
+        for width, height in dict.fromkeys(((config.width, config.height), *config.decode.warm_sizes)):
+            sides = grid.side(height), grid.side(width)
+            shape = (1, vae.config.z_dim, WARM_LATENTS, *(side // scale for side in sides))
+            for _ in decoder.decode(torch.randn(shape, dtype=vae.dtype, device=device)):
+                pass
+            if encoded:
+                video = torch.rand(1, 3, encoded, *sides, dtype=vae.dtype, device=device)
+                encode(vae, video, config.decode.tile)
+        pipe.maybe_free_model_hooks()

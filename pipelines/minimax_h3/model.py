@@ -31,6 +31,8 @@ from pipelines.minimax_h3.decode import frames as decoded_frames
 from pipelines.minimax_h3.loading import load
 from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
 from pipelines.minimax_h3.references import read, shortest_film
+from pipelines.minimax_h3.warm import decode_once
+from pipelines.warming import warming
 
 _DISTILLED = "is distilled: its guidance is part of its weights"
 UNUSED = {
@@ -72,6 +74,15 @@ class MiniMaxH3:
         self._pipe = pipe
         self._device = device
         self.info = _info(pipe, tasks, config)
+        if device.type == "cuda" and config.offload == "none":  # or the VAE would come and go for it
+            self._warm(tasks[0], config)
+
+    @torch.inference_mode()
+    def _warm(self, task: str, config: ModelConfig) -> None:
+        grid = self.info.grid
+        sides = grid.side(config.width), grid.side(config.height)
+        with warming(config.id, self._device):
+            decode_once(self._pipe, task, *sides, grid.frames(config.num_frames), self._device)
 
     @torch.inference_mode()
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:

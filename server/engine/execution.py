@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 
 from encoding.base import Artifact, OutputSpec, Sink
 from encoding.formats import open_sink
@@ -147,14 +147,10 @@ class Execution:
         with closing(pipeline.generate(self.task.params, self._control)) as made:
             for output, parts in groupby(made, key=lambda part: part.output):
                 live = self._live if self.task.live and output == 0 else None
-                # Opening an encoder takes as long as a GPU has to do for the first frame: it gets the next ones
-                # before, or it would wait.
-                ahead = list(islice(parts, 2))
+                begun = _begun(parts)
                 with open_sink(self._spec(output), live) as sink:
                     self._sinks.append(sink)
-                    while ahead:
-                        _write(sink, ahead.pop(0))
-                    for part in parts:
+                    for part in begun:
                         _write(sink, part)
         self._control.check()  # a cancel between the last chunk and here
         if len(self._sinks) < len(self.task.outputs):
@@ -220,6 +216,15 @@ class Execution:
             logger.error("job failed", exc_info=error, extra=known)
         self._ended(job_id)
         self._send(Failed(job_id, code, message, victim and code != "cancelled"))
+
+
+def _begun(parts: Iterator[Chunk | Sound]) -> Iterator[Chunk | Sound]:
+    """The same, once the first two have been asked for.
+
+    To open an encoder takes as long as a GPU needs for the first frame of a decode: with that one alone to
+    make it would wait.
+    """
+    return chain(list(islice(parts, 2)), parts)
 
 
 def _write(sink: Sink, part: Chunk | Sound) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from pipelines.base import DecodeConfig, ModelLimits
 from pipelines.errors import LoadFailed
 from pipelines.minimax_h3.model import load_minimax_h3
+from pipelines.minimax_h3.warm import decode_once
 from tests.pipelines.h3_models import CHECKPOINT, config, make
 
 
@@ -59,3 +61,22 @@ def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
     assert bool(torch.isfinite(frames).all() and torch.isfinite(sound).all())
     assert dummy._pipe.transformer.transformer_blocks[0].attn.to_q.weight.dtype == torch.bfloat16
     assert dummy._pipe.transformer.proj_out.weight.dtype == torch.float32
+
+
+def test_before_the_first_request_a_clip_and_its_sound_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does while the model loads: one clip of seven latent frames, and five seconds of sound."""
+    model = load_minimax_h3(config(), "cpu")
+    asked: list[tuple[int, ...]] = []
+    for vae in (model._pipe.vae, model._pipe.audio_vae):
+        plain = vae.decode
+
+        def decode(latents: torch.Tensor, *rest: Any, plain: Any = plain, **named: Any) -> Any:
+            asked.append(tuple(latents.shape))
+            return plain(latents, *rest, **named)
+
+        monkeypatch.setattr(vae, "decode", decode)
+    with torch.inference_mode():
+        decode_once(model._pipe, "t2va", 96, 64, 124, torch.device("cpu"))
+    (_, _, frames, *sides), sound = asked
+    assert (frames, sides) == (7, [4, 6])
+    assert (sound[0], sound[-1]) == (2, 207)  # 124 frames of 24 a second, 40 latents a second
