@@ -82,6 +82,16 @@ def build_empty(folder: Path, cls: Any, dtype: torch.dtype, device: torch.device
     return cast(torch.nn.Module, module.to(device).eval().requires_grad_(False))
 
 
+def brought_home(module: torch.nn.Module) -> torch.nn.Module:
+    """Move the module to the host, into memory that all processors have claimed before.
+
+    A copy from a device into memory that is not there yet goes at a gigabyte a second.
+    """
+    for weight in module.parameters():
+        weight.data = torch.empty_like(weight, device="cpu").zero_().copy_(weight)
+    return module.to("cpu")
+
+
 def _drawn(name: str, weights: torch.Tensor) -> torch.Tensor:
     if weights.dim() > 1 and name != "weight_g":  # that is a gain, whatever its shape
         return weights.normal_(0, 0.02)

@@ -10,6 +10,7 @@ import torch
 from pipelines.base import GenerationParams, ModelConfig
 from pipelines.dummy import dummy_pipeline
 from pipelines.errors import LoadFailed, loading
+from pipelines.offload import keep_on_host
 from pipelines.wan_denoise import Embeddings
 from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
 
@@ -44,6 +45,7 @@ def load_parts(
         else:
             pipe = read(config.path, dtype)
         if config.offload == "model":
+            keep_on_host(pipe.components.values())
             pipe.enable_model_cpu_offload(device=device)
         else:
             pipe.to(device)

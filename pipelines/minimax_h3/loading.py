@@ -12,9 +12,10 @@ import torch
 from diffusers import ComponentsManager, MiniMaxH3Blocks, ModularPipeline
 
 from pipelines.base import ModelConfig
-from pipelines.dummy import build_empty
+from pipelines.dummy import brought_home, build_empty
 from pipelines.errors import LoadFailed
 from pipelines.minimax_h3.processor import load_processor
+from pipelines.offload import keep_on_host
 
 CONDITIONER = "text_encoder"
 """diffusers' name of the component that reads prompts and pictures."""
@@ -49,6 +50,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
             if name == CONDITIONER:
                 _shorten(pipe)
     if manager is not None:
+        keep_on_host(pipe.components.values())
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
     else:
         pipe.to(device)
@@ -75,7 +77,7 @@ def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) 
     if config.load_format == "dummy" and issubclass(spec.type_hint, torch.nn.Module):
         # Drawn on the device, for the host would take minutes; offloaded components start on the host.
         made = build_empty(Path(config.path) / name, spec.type_hint, dtype, device)
-        return made.to("cpu") if config.offload == "model" else made
+        return brought_home(made) if config.offload == "model" else made
     component = spec.load(dtype=dtype)
     return component.eval().requires_grad_(False) if isinstance(component, torch.nn.Module) else component
 

@@ -46,7 +46,7 @@ def test_offloaded_they_wait_on_the_host() -> None:
         """In place of diffusers' pipeline, which refuses to offload without a GPU."""
 
         def __init__(self, **parts: Any) -> None:
-            self.parts = parts
+            self.components = parts
 
         def enable_model_cpu_offload(self, device: torch.device) -> None:
             told.append(device)
@@ -54,4 +54,4 @@ def test_offloaded_they_wait_on_the_host() -> None:
     config = tiny_config("t2v", load_format="dummy", offload="model")
     pipe = load_parts(config, GPU, lambda *_: pytest.fail("the weights were read"), Offloading)
     assert told == [GPU]
-    assert {str(weight.device) for weight in pipe.parts["transformer"].parameters()} == {"cpu"}
+    assert {str(weight.device) for weight in pipe.components["transformer"].parameters()} == {"cpu"}
