@@ -11,9 +11,9 @@ import torch
 def keep_on_host(components: Iterable[object]) -> None:
     """Let the modules among `components` keep their weights on the host while the device has a copy.
 
-    diffusers offloads by `module.to(device)` and, for another's turn, `module.to("cpu")`. That copies back what
-    nobody has changed, into memory that the host must find again: of 60 GB, for about a minute. Here the device's
-    copy is let go instead. What is done to the weights on the host, between two turns, stays done.
+    diffusers offloads by `module.to(device)` and, for another's turn, `module.to("cpu")`. That copies back
+    what nobody has changed, into memory that the host must find again: of 60 GB, for about a minute. Here the
+    copy on the device is let go instead. What is done to the weights on the host between two turns stays.
     """
     for component in components:
         if isinstance(component, torch.nn.Module):
