@@ -81,6 +81,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--frames", type=int, default=33)
     parser.add_argument("--chunk", type=int, help="latent frames per step; default: by the free memory")
     parser.add_argument("--tile", type=_tile, default="auto", help="auto, none, or WxH in pixels")
+    parser.add_argument("--fp8", action="store_true", help="our decoder's convolutions in e4m3")
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--ours", action="store_true", help="measure nothing else")
@@ -109,7 +110,7 @@ def make_case(options: argparse.Namespace, folder: Path) -> Case:
     latents = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device, vae.dtype)
     weights = copy.deepcopy(vae)
     ours, even = (
-        StreamingDecoder(weights, chunk=options.chunk, tile=options.tile, taper=taper)
+        StreamingDecoder(weights, chunk=options.chunk, tile=options.tile, taper=taper, fp8=options.fp8)
         for taper in (None, False)
     )
     clip = contents(height, width, CLIP_FRAMES)["mixed"].to(device, vae.dtype)

@@ -13,6 +13,7 @@ from pipelines.errors import LoadFailed, loading
 from pipelines.offload import keep_on_host
 from pipelines.wan_denoise import Embeddings
 from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
+from pipelines.wan_warm import check_precision
 
 Read = Callable[[str, torch.dtype], Any]
 """A folder or hub repository, and the type of its weights → its parts on the CPU, as a diffusers pipeline."""
@@ -38,6 +39,7 @@ def load_parts(
     if config.decode.kernels is not None:
         keep_kernels_in(config.decode.kernels)
     dtype = getattr(torch, config.dtype)
+    check_precision(config, device)
     with loading(config.id, config.path):
         if config.load_format == "dummy":
             home = torch.device("cpu") if config.offload == "model" else device
@@ -55,7 +57,9 @@ def load_parts(
 def decoder_of(pipe: Any, config: ModelConfig) -> StreamingDecoder:
     """The decoder of its VAE, as it is configured."""
     decode = config.decode
-    return StreamingDecoder(pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact)
+    return StreamingDecoder(
+        pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact, fp8=decode.fp8
+    )
 
 
 def embed(pipe: Any, params: GenerationParams, device: torch.device, *, guided: bool) -> Embeddings:

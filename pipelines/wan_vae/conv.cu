@@ -13,7 +13,10 @@
 //
 // The KT - 1 frames before the input's first are those of `earlier`, a cache.
 //
-// Given by the host: BN, CH, KT, TAPS (9, 4 or 1), GROUPS (of four warps), STAGES (of the weights' ring), and
+// In fp8 (e4m3) everything lies the same: two channels take the place of one, here called a channel still, and an
+// instruction multiplies 32 of them. Each column of sums then has a factor of its own, given in `factors`.
+//
+// Given by the host: FP8 (1 or 0), BN, CH, KT, TAPS (9, 4 or 1), GROUPS (of four warps), STAGES (of the weights' ring), and
 // PRODUCT, the instruction for BN columns.
 
 typedef unsigned int u32;
@@ -138,7 +141,8 @@ __device__ __forceinline__ u64 place(const Tile& tile, int h, int w, const Shape
 
 // One product of 64 pixels to memory, by way of a staging area of the warp's own.
 __device__ __forceinline__ void put(
-    const float (&sum)[BN / 2], u16* staging, const Tile& tile, int row0, int column0, const Shape& s, u16* y
+    float (&sum)[BN / 2], u16* staging, const Tile& tile, int row0, int column0, const Shape& s, u16* y,
+    const float* factors
 ) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     if constexpr (BN < 32) {  // few channels, and none too many to be stored one by one
@@ -152,6 +156,16 @@ __device__ __forceinline__ void put(
         return;
     }
     u32* words = reinterpret_cast<u32*>(staging);
+    if constexpr (FP8) {
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j) {
+            float2 by = *reinterpret_cast<const float2*>(factors + tile.n * BN + j * 8 + lane % 4 * 2);
+            sum[4 * j] *= by.x;
+            sum[4 * j + 1] *= by.y;
+            sum[4 * j + 2] *= by.x;
+            sum[4 * j + 3] *= by.y;
+        }
+    }
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < BN / 8; ++j) {
@@ -174,7 +188,7 @@ __device__ __forceinline__ void put(
 
 extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) convolve(
     const __grid_constant__ Map input, const __grid_constant__ Map earlier, const u16* weights, u16* y,
-    const __grid_constant__ Shape s
+    const __grid_constant__ Shape s, const float* factors
 ) {
     extern __shared__ __align__(128) unsigned char memory[];
     const u32 base = shared_address(memory);
@@ -269,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) convolve(
             bar_arrive(b_empty + 8 * ((b - 1) % STAGES));
             bar_arrive(bars + 16 + 8 * ((a - 1) % 2));
         }
-        put(left, staging, tile, group * 8, 0, s, y);
-        put(right, staging, tile, group * 8, 8, s, y);
+        put(left, staging, tile, group * 8, 0, s, y, factors);
+        put(right, staging, tile, group * 8, 8, s, y, factors);
     }
 }

@@ -16,6 +16,8 @@ _SOURCE = Path(__file__).with_name("conv.cu")
 _SHARED_BYTES = 232_448
 """Of a multiprocessor, for one block of threads."""
 _TILE_COLUMNS = 16
+LARGEST_FP8 = 448.0
+"""Of e4m3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Kernel:
     """KT: input frames of an output frame."""
     taps: int
     groups: int
+    fp8: bool = False
+    """Inputs and weights in e4m3; `channels` counts pairs of them then."""
 
     @property
     def rows(self) -> int:
@@ -56,13 +60,15 @@ class Kernel:
     def source(self) -> str:
         sums = self.columns // 2
         registers = ", ".join(f"%{i}" for i in range(sums))
+        kind, layout = ("k32.f32.e4m3.e4m3", "1, 1") if self.fp8 else ("k16.f32.bf16.bf16", "1, 1, 0, 0")
         product = (
             f"{{ .reg .pred p; setp.ne.b32 p, %{sums + 2}, 0; "
-            f"wgmma.mma_async.sync.aligned.m64n{self.columns}k16.f32.bf16.bf16 "
-            f"{{{registers}}}, %{sums}, %{sums + 1}, p, 1, 1, 0, 0; }}"
+            f"wgmma.mma_async.sync.aligned.m64n{self.columns}{kind} "
+            f"{{{registers}}}, %{sums}, %{sums + 1}, p, {layout}; }}"
         )
         operands = ", ".join(f'"+f"(s[{i}])' for i in range(sums))
         lines = {
+            "FP8": int(self.fp8),
             "BN": self.columns,
             "CH": self.channels,
             "KT": self.frames,
@@ -100,6 +106,16 @@ def choose(out_channels: int, in_channels: int, frames: int, taps: int) -> Kerne
     return Kernel(128, 64, frames, taps, 2) if ours_is_faster else None
 
 
+def choose_fp8(out_channels: int, in_channels: int) -> Kernel | None:
+    """The kernel in fp8 for a 3 × 3 × 3 convolution; None where there is none."""
+    pairs = in_channels // 2
+    if out_channels % 96 == 0 and out_channels <= 192 and pairs % 48 == 0:
+        return Kernel(96, 48, 3, 9, 3, fp8=True)
+    if out_channels % 128 == 0 and pairs % 64 == 0:
+        return Kernel(128, 64, 3, 9, 2, fp8=True)
+    return None
+
+
 def fills(x: torch.Tensor, kernel: Kernel, channels: int) -> bool:
     """Whether a convolution of `x` (T, H, W, C) gives the multiprocessors enough tiles to share evenly."""
     frames, height, width, _ = x.shape
@@ -118,6 +134,15 @@ def packed(weight: torch.Tensor, kernel: Kernel, *, phases: bool = False) -> tor
     if phases:
         return torch.stack([_pack(part, kernel) for part in _phases(weight)], dim=1).contiguous()
     return _pack(weight.flatten(3), kernel).contiguous()
+
+
+def packed_fp8(weight: torch.Tensor, kernel: Kernel) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights (out, in, KT, kh, kw) rounded to e4m3, and what each output channel was divided by, (out,)."""
+    weight = weight.float().flatten(3)
+    factors = weight.flatten(1).abs().amax(1).clamp(min=1e-12) / LARGEST_FP8
+    low = (weight / factors.view(-1, 1, 1, 1)).permute(0, 2, 3, 1).to(torch.float8_e4m3fn).contiguous()
+    pairs = low.view(torch.int16).permute(0, 3, 1, 2)
+    return _pack(pairs, kernel).contiguous(), factors
 
 
 def _pack(weight: torch.Tensor, kernel: Kernel) -> torch.Tensor:
@@ -163,13 +188,18 @@ def convolve(
     *,
     phases: bool = False,
     pairs: bool = False,
+    factors: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The convolution of `x`, contiguous bf16 (T, H, W, C), with `packed` weights, without a bias.
 
     `earlier`: the frames before, (KT - 1, H, W, C); None where KT is 1. Returns (T, H, W, channels).
     `phases`: of the picture with each pixel four times, (T, 2H, 2W, channels).
     `pairs`: `x` is (T, H, W, 2C), the channels of two frames; 2T frames result.
+    `factors`: where `x` and `earlier` are e4m3, what output channels are multiplied by, float32 (channels,).
     """
+    if kernel.fp8:
+        assert earlier is not None
+        x, earlier = x.view(torch.bfloat16), earlier.view(torch.bfloat16)  # two channels in the place of one
     frames, height, width, into = x.shape
     copies = 2 if pairs else 1
     scale = 2 if phases else 1
@@ -188,7 +218,7 @@ def convolve(
     tiles = shape.n_tiles * shape.phases * shape.frames * spots
     maps = [_map(x, kernel), _map(x if earlier is None else earlier, kernel)]
     function = _function(kernel, x.device.index)
-    _launch(function, min(tiles, _multiprocessors(x.device)), kernel, maps, weights, y, shape)
+    _launch(function, min(tiles, _multiprocessors(x.device)), kernel, maps, weights, y, shape, factors)
     return y
 
 
@@ -200,13 +230,16 @@ def _launch(
     weights: torch.Tensor,
     y: torch.Tensor,
     shape: _Shape,
+    factors: torch.Tensor | None,
 ) -> None:
-    pointers = [ctypes.c_void_p(weights.data_ptr()), ctypes.c_void_p(y.data_ptr())]
-    arguments = (ctypes.c_void_p * 5)(
+    tensors = (weights, y, factors)
+    pointers = [ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors]
+    arguments = (ctypes.c_void_p * 6)(
         *maps,
         ctypes.addressof(pointers[0]),
         ctypes.addressof(pointers[1]),
         ctypes.addressof(shape),
+        ctypes.addressof(pointers[2]),
     )
     stream = ctypes.c_void_p(torch.cuda.current_stream(y.device).cuda_stream)
     threads = kernel.groups * 128 + 128

@@ -7,7 +7,7 @@ and what is added to it (the shortcut) is left to the pass that reads its result
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import (
     WanResample,
     WanResidualBlock,
     WanResidualUpBlock,
+    WanRMS_norm,
     WanUpBlock,
 )
 
@@ -43,6 +44,8 @@ class Window:
     """(T, H, W, C), to be filled."""
     whole: torch.Tensor | None
     """(2 + T, H, W, C): behind the two frames before, where the convolution needs them in one piece."""
+    scale: float | None = None
+    """What the frames are to be multiplied by, where they are e4m3."""
 
 
 class Caches:
@@ -53,9 +56,17 @@ class Caches:
         self._kept: dict[WanCausalConv3d, torch.Tensor] = {}
         self._parked: dict[WanCausalConv3d, torch.Tensor] = {}
 
-    def window(self, conv: WanCausalConv3d, like: torch.Tensor) -> Window:
-        """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has."""
+    def window(self, conv: WanCausalConv3d, like: torch.Tensor, norm: WanRMS_norm | None = None) -> Window:
+        """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has.
+
+        `norm`: what the input comes from, with SiLU, where it does.
+        """
         frames, height, width, _ = like.shape
+        scale = None if norm is None else self.convs.fp8_scale(conv, norm)
+        if scale is not None:
+            if conv not in self._kept:
+                self._kept[conv] = _low(torch.zeros, like, CACHE_FRAMES, conv.in_channels)
+            return Window(_low(torch.empty, like, frames, conv.in_channels), None, scale)
         if conv not in self._kept:
             self._kept[conv] = like.new_zeros(CACHE_FRAMES, height, width, conv.in_channels)
         if self.convs.takes(conv, like):
@@ -71,7 +82,10 @@ class Caches:
             y = self.convs.library(conv, window.whole)
             kept.copy_(window.whole[-CACHE_FRAMES:])
             return y
-        y = self.convs.ours(conv, window.frames, kept)
+        if window.scale is not None:
+            y = self.convs.fp8(conv, window.frames, kept, window.scale)
+        else:
+            y = self.convs.ours(conv, window.frames, kept)
         if window.frames.shape[0] >= CACHE_FRAMES:
             kept.copy_(window.frames[-CACHE_FRAMES:])
         else:
@@ -95,15 +109,21 @@ class Caches:
             self._kept[conv] = parked.to(device, non_blocking=True)
 
 
+def _low(make: Callable[..., torch.Tensor], like: torch.Tensor, frames: int, channels: int) -> torch.Tensor:
+    """e4m3 (frames, H, W, channels) of the sides of `like`; by way of bytes, which everything can fill."""
+    made = make(frames, *like.shape[1:3], channels, dtype=torch.uint8, device=like.device)
+    return made.view(torch.float8_e4m3fn)
+
+
 def residual(caches: Caches, block: WanResidualBlock, value: Sum) -> Sum:
     """A residual block over `value`, which is added up on the way."""
-    window = caches.window(block.conv1, value.y)
-    ops.activate(value, block.norm1, window.frames, keep=True)
+    window = caches.window(block.conv1, value.y, block.norm1)
+    ops.activate(value, block.norm1, window.frames, keep=True, scale=window.scale)
     x = value.y
     y = caches.conv(block.conv1, window)
     del window
-    window = caches.window(block.conv2, y.y)
-    ops.activate(y, block.norm2, window.frames)
+    window = caches.window(block.conv2, y.y, block.norm2)
+    ops.activate(y, block.norm2, window.frames, scale=window.scale)
     del y
     shortcut = block.conv_shortcut
     made = caches.conv(block.conv2, window)

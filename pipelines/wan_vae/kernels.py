@@ -29,6 +29,7 @@ def _pointwise(  # type: ignore[no-untyped-def]  # triton's types are its own
     has_norm: tl.constexpr,
     has_out: tl.constexpr,
     keep: tl.constexpr,
+    by: tl.constexpr,
 ):
     """One group of `rows` pixels: sum, and then store it, or the SiLU of its norm, or both."""
     first = tl.program_id(0).to(tl.int64) * rows
@@ -49,7 +50,7 @@ def _pointwise(  # type: ignore[no-untyped-def]  # triton's types are its own
             weight = tl.load(gamma + channel, mask=channel < channels, other=0.0).to(tl.float32)
             scale = tl.sqrt(channels * 1.0) / tl.maximum(length, 1e-12)
             total = total * scale[:, None] * weight[None, :]
-            total = total * tl.sigmoid(total)
+            total = total * tl.sigmoid(total) * by
         tl.store(out + offset, total.to(out.dtype.element_ty), mask=here)
 
 
@@ -61,8 +62,11 @@ def pointwise(
     out: torch.Tensor | None,
     *,
     keep: bool,
+    scale: float = 1.0,
 ) -> None:
     """`y + bias + residual`, kept in `y` if `keep`; into `out` the same, or with `gamma` SiLU of its norm.
+
+    That is multiplied by `scale`, for an `out` in e4m3.
 
     `y`, `residual` and `out` are contiguous (T, H, W, C), `bias` and `gamma` have C values.
     """
@@ -86,6 +90,7 @@ def pointwise(
             gamma is not None,
             out is not None,
             keep,
+            scale,
             num_warps=4,
         )
 

@@ -43,9 +43,14 @@ def settle(value: Sum, out: torch.Tensor | None = None) -> torch.Tensor:
     return value.y
 
 
-def activate(value: Sum, norm: WanRMS_norm, out: torch.Tensor, *, keep: bool = False) -> None:
-    """Write SiLU(norm(`value`)) to `out` (T, H, W, C); with `keep`, add `value` up in place too."""
-    _pointwise(value, norm, out, keep=keep and not value.settled)
+def activate(
+    value: Sum, norm: WanRMS_norm, out: torch.Tensor, *, keep: bool = False, scale: float | None = None
+) -> None:
+    """Write SiLU(norm(`value`)) to `out` (T, H, W, C); with `keep`, add `value` up in place too.
+
+    `scale`: what is written is multiplied by it, for an `out` with a small range.
+    """
+    _pointwise(value, norm, out, keep=keep and not value.settled, scale=scale or 1.0)
     if keep:
         value.bias = value.residual = None
 
@@ -74,10 +79,12 @@ def _normalized(x: torch.Tensor, norm: WanRMS_norm) -> torch.Tensor:
     return scaled
 
 
-def _pointwise(value: Sum, norm: WanRMS_norm | None, out: torch.Tensor | None, *, keep: bool) -> None:
+def _pointwise(
+    value: Sum, norm: WanRMS_norm | None, out: torch.Tensor | None, *, keep: bool, scale: float = 1.0
+) -> None:
     if value.y.is_cuda:
         gamma = None if norm is None else norm.gamma
-        kernels.pointwise(value.y, value.bias, value.residual, gamma, out, keep=keep)
+        kernels.pointwise(value.y, value.bias, value.residual, gamma, out, keep=keep, scale=scale)
         return
     total = value.y.float()  # which copies nothing that is float32 already
     if value.bias is not None:
@@ -87,4 +94,4 @@ def _pointwise(value: Sum, norm: WanRMS_norm | None, out: torch.Tensor | None, *
     if keep:
         value.y.copy_(total)
     if out is not None:
-        out.copy_(total if norm is None else F.silu(_normalized(total, norm)))
+        out.copy_(total if norm is None else F.silu(_normalized(total, norm)) * scale)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from diffusers import WanPipeline
 
+from pipelines.base import DecodeConfig
 from pipelines.errors import LoadFailed
 from pipelines.wan import Wan, load_wan
 from tests.pipelines.tiny_models import TINY, frames_of, params_for, tiny_config
@@ -34,6 +35,12 @@ def test_what_cannot_be_loaded_is_named(t2v: Wan, tmp_path: Path, broken: str, m
         (folder / "model_index.json").write_text((TINY / "t2v" / "model_index.json").read_text())
     with pytest.raises(LoadFailed, match=rf"tiny-t2v.*{broken}"):
         load_wan(tiny_config("t2v", path=str(folder)), "cpu")
+
+
+def test_fp8_without_its_hardware_is_refused() -> None:
+    """When the model is loaded, not at the first request."""
+    with pytest.raises(LoadFailed, match=r"decode\.precision is fp8; it needs a Hopper GPU"):
+        load_wan(tiny_config("t2v", decode=DecodeConfig(fp8=True)), "cpu")
 
 
 def test_two_expert_settings_on_one_expert_are_refused() -> None:
