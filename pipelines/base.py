@@ -86,8 +86,8 @@ class DecodeConfig:
     """Widths and heights, besides the default one, that are decoded once before the model is ready."""
     kernels: Path | None = None
     """A folder for compiled kernels, to keep them between starts."""
-    fp8: bool = False
-    """Convolutions in e4m3, on a Hopper GPU with a bfloat16 model."""
+    precision: Literal["auto", "fp8"] = "auto"
+    """`fp8`: convolutions in e4m3, on a Hopper GPU with a bfloat16 model; `auto`: as the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from pipelines.dummy import dummy_pipeline
 from pipelines.errors import LoadFailed, loading
 from pipelines.offload import keep_on_host
 from pipelines.wan_denoise import Embeddings
-from pipelines.wan_vae import StreamingDecoder, keep_kernels_in
-from pipelines.wan_warm import check_precision
+from pipelines.wan_vae import StreamingDecoder, fp8, keep_kernels_in
 
 Read = Callable[[str, torch.dtype], Any]
 """A folder or hub repository, and the type of its weights → its parts on the CPU, as a diffusers pipeline."""
@@ -32,14 +31,16 @@ def load_parts(
     `precise`: which of them are in float32, as `read` leaves them.
 
     Raises:
-        LoadFailed: missing or broken files, or a setting that no checkpoint of Wan has a use for.
+        LoadFailed: missing or broken files, a setting that no checkpoint of Wan has a use for, or
+            `decode.precision` fp8 on a device that cannot.
     """
     if config.tasks:
         raise LoadFailed(f"model {config.id}: tasks is not allowed; a checkpoint of Wan can do one thing")
     if config.decode.kernels is not None:
         keep_kernels_in(config.decode.kernels)
     dtype = getattr(torch, config.dtype)
-    check_precision(config, device)
+    if config.decode.precision == "fp8" and (why := fp8.missing(device, dtype)):
+        raise LoadFailed(f"model {config.id}: decode.precision is fp8; {why}")
     with loading(config.id, config.path):
         if config.load_format == "dummy":
             home = torch.device("cpu") if config.offload == "model" else device
@@ -55,10 +56,19 @@ def load_parts(
 
 
 def decoder_of(pipe: Any, config: ModelConfig) -> StreamingDecoder:
-    """The decoder of its VAE, as it is configured."""
+    """The decoder of its VAE, as it is configured.
+
+    Raises:
+        LoadFailed: `decode.precision` fp8 for a VAE that it would change nothing of.
+    """
     decode = config.decode
+    low = decode.precision == "fp8"
+    if low and not fp8.low_convs(pipe.vae.decoder):
+        raise LoadFailed(
+            f"model {config.id}: decode.precision is fp8; its VAE has no convolution with the channels for it"
+        )
     return StreamingDecoder(
-        pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact, fp8=decode.fp8
+        pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact, fp8=low
     )
 
 

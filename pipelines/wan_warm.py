@@ -7,9 +7,7 @@ from typing import Any
 import torch
 
 from pipelines.base import Grid, ModelConfig
-from pipelines.errors import LoadFailed
 from pipelines.wan_vae import StreamingDecoder
-from pipelines.wan_vae.convs import has_our_kernels
 from pipelines.wan_vae.encoder import encode
 from pipelines.warming import warming
 
@@ -17,18 +15,6 @@ WARM_LATENTS = 6
 """A first latent frame, a whole step or two, and one that is not whole."""
 WARM_VIDEO = 9
 """Frames: one, and two steps of the encoder."""
-
-
-def check_precision(config: ModelConfig, device: torch.device) -> None:
-    """Refuse what the hardware cannot do.
-
-    Raises:
-        LoadFailed: fp8 elsewhere than on a Hopper GPU with a bfloat16 model.
-    """
-    if config.decode.fp8 and not has_our_kernels(device, getattr(torch, config.dtype)):
-        raise LoadFailed(
-            f"model {config.id}: decode.precision is fp8; it needs a Hopper GPU and dtype bfloat16"
-        )
 
 
 def warm(pipe: Any, decoder: StreamingDecoder, grid: Grid, config: ModelConfig, encoded: int) -> None:

@@ -51,8 +51,8 @@ class DecodeSettings(Section):
     )
     precision: Literal["auto", "fp8"] = Field(
         "auto",
-        description="`fp8`: convolutions in e4m3, on Hopper GPUs, for speed: frames are nine times as far "
-        "from exact arithmetic as in bfloat16",
+        description="`fp8`: Wan's decoder with convolutions in e4m3, 1.5 times as fast in three quarters of "
+        "the memory, with 8.5 times the error of bfloat16; needs a Hopper GPU and `dtype: bfloat16`",
     )
     warm_sizes: tuple[Annotated[str, Field(pattern=rf"^{_SIZE}$")], ...] = Field(
         (), description="sizes (`WIDTHxHEIGHT`) decoded once before the server is ready, besides the default"
@@ -68,7 +68,7 @@ class DecodeSettings(Section):
     @model_validator(mode="after")
     def _check_exact(self) -> Self:
         if self.exact and self.precision != "auto":
-            raise ValueError(f"precision: {self.precision} given with exact: true")
+            raise ValueError(f"precision: {self.precision} given with exact: true, which allows auto only")
         if self.exact and self.tile not in ("auto", "none"):
             raise ValueError(f"tile: {self.tile} given with exact: true, which decodes whole frames")
         return self
@@ -82,7 +82,7 @@ class DecodeSettings(Section):
             exact=self.exact,
             warm_sizes=tuple(map(_sides, self.warm_sizes)),
             kernels=kernels,
-            fp8=self.precision == "fp8",
+            precision=self.precision,
         )
 
 

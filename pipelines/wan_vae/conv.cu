@@ -16,8 +16,8 @@
 // In fp8 (e4m3) everything lies the same: two channels take the place of one, here called a channel still, and an
 // instruction multiplies 32 of them. Each column of sums then has a factor of its own, given in `factors`.
 //
-// Given by the host: FP8 (1 or 0), BN, CH, KT, TAPS (9, 4 or 1), GROUPS (of four warps), STAGES (of the weights' ring), and
-// PRODUCT, the instruction for BN columns.
+// Given by the host: FP8 (1 or 0), BN, CH, KT, TAPS (9, 4 or 1), GROUPS (of four warps), STAGES (of the weights'
+// ring), and PRODUCT, the instruction for BN columns.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;

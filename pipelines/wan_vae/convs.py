@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
-from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d, WanRMS_norm
+from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 
 from pipelines.wan_vae import conv as hopper
-from pipelines.wan_vae import ops
+from pipelines.wan_vae import ops, packing
 from pipelines.wan_vae.ops import Sum
 
-_HOPPER = (9, 0)
-
-
-def has_our_kernels(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether `pipelines.wan_vae.conv` runs there."""
-    is_hopper = device.type == "cuda" and torch.cuda.get_device_capability(device) == _HOPPER
-    return is_hopper and dtype == torch.bfloat16
+HOPPER = (9, 0)
+"""The compute capability that our kernel is for."""
 
 
 class Convs:
@@ -27,14 +22,18 @@ class Convs:
     On a CUDA device the biases are left to whoever reads the results, who saves a pass over memory by it.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype, *, fp8: bool = False) -> None:
-        """`fp8`: behind a norm and SiLU, e4m3 instead of bfloat16 where we have a kernel for it."""
+    def __init__(
+        self, device: torch.device, dtype: torch.dtype, scales: Mapping[WanCausalConv3d, float] | None = None
+    ) -> None:
+        """`scales`: of convolutions that are done in e4m3, see `fp8.input_scales`; only where `fp8.missing`
+        finds nothing.
+        """
+        is_hopper = device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
         self._biased = device.type != "cuda"
-        self._ours = has_our_kernels(device, dtype)
-        self._fp8 = fp8 and self._ours
+        self._ours = is_hopper and dtype == torch.bfloat16
+        self._scales = scales or {}
         self._packed: dict[torch.nn.Module, torch.Tensor] = {}
         self._packed_fp8: dict[torch.nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._scales: dict[torch.nn.Module, float] = {}
 
     def takes(self, conv: WanCausalConv3d, x: torch.Tensor) -> bool:
         """Whether ours is the kernel for `conv` over frames like `x`; it reads the earlier ones in place."""
@@ -48,35 +47,20 @@ class Convs:
         y = hopper.convolve(x, earlier, self._weights(conv, kernel), kernel, conv.out_channels)
         return Sum(y, conv.bias)
 
-    def fp8_scale(self, conv: WanCausalConv3d, norm: WanRMS_norm) -> float | None:
-        """What the input of `conv`, behind `norm` and SiLU, is multiplied by in e4m3; None: it is bfloat16.
+    def scale_of(self, conv: WanCausalConv3d) -> float | None:
+        """What the input of `conv` is multiplied by in e4m3; None: `conv` is not done in e4m3."""
+        return self._scales.get(conv)
 
-        The largest power of two with which no value can leave e4m3's range: a norm's values are at most
-        √channels times its weights.
-        """
-        if not self._fp8 or self._fp8_kernel(conv) is None:
-            return None
-        if norm not in self._scales:
-            most = math.sqrt(conv.in_channels) * float(norm.gamma.abs().max())
-            self._scales[norm] = 2.0 ** math.floor(math.log2(hopper.LARGEST_FP8 / max(most, 1e-6)))
-        return self._scales[norm]
-
-    def fp8(self, conv: WanCausalConv3d, x: torch.Tensor, earlier: torch.Tensor, scale: float) -> Sum:
-        """As `ours`, over e4m3 that was multiplied by `scale`."""
-        kernel = self._fp8_kernel(conv)
+    def fp8(self, conv: WanCausalConv3d, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
+        """As `ours`, over e4m3 that was multiplied by `scale_of(conv)`."""
+        kernel = hopper.choose_fp8(conv.out_channels, conv.in_channels)
         assert kernel is not None
         if conv not in self._packed_fp8:
-            weights, factors = hopper.packed_fp8(conv.weight, kernel)
-            self._packed_fp8[conv] = weights, factors / scale
+            weights, factors = packing.packed_fp8(conv.weight, kernel)
+            self._packed_fp8[conv] = weights, factors / self._scales[conv]
         weights, factors = self._packed_fp8[conv]
         y = hopper.convolve(x, earlier, weights, kernel, conv.out_channels, factors=factors)
         return Sum(y, conv.bias)
-
-    @staticmethod
-    def _fp8_kernel(conv: WanCausalConv3d) -> hopper.Kernel | None:
-        if conv.kernel_size != (3, 3, 3):
-            return None
-        return hopper.choose_fp8(conv.out_channels, conv.in_channels)
 
     def library(self, conv: WanCausalConv3d, window: torch.Tensor) -> Sum:
         """`conv` over (2 + T, H, W, C), to (T, H, W, channels)."""
@@ -114,7 +98,7 @@ class Convs:
         self, conv: torch.nn.Conv2d | torch.nn.Conv3d, kernel: hopper.Kernel, *, phases: bool = False
     ) -> torch.Tensor:
         if (weights := self._packed.get(conv)) is None:
-            weights = self._packed[conv] = hopper.packed(conv.weight, kernel, phases=phases)
+            weights = self._packed[conv] = packing.packed(conv.weight, kernel, phases=phases)
         return weights
 
 

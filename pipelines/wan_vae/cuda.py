@@ -58,7 +58,7 @@ def compiled(source: bytes, architecture: str = "sm_90a") -> bytes:
     Raises:
         RuntimeError: there is no compiler, or it refuses.
     """
-    nvrtc = _nvrtc()
+    nvrtc = compiler()
     program = ctypes.c_void_p()
     _accept(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"conv.cu", 0, None, None))
     options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
@@ -83,8 +83,12 @@ def driver() -> ctypes.CDLL:
 
 
 @functools.cache
-def _nvrtc() -> ctypes.CDLL:
-    """NVIDIA's run-time compiler, which torch's builds for CUDA bring along."""
+def compiler() -> ctypes.CDLL:
+    """NVIDIA's run-time compiler, which torch's builds for CUDA bring along.
+
+    Raises:
+        RuntimeError: it is not there.
+    """
     for name in ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"):
         try:
             return ctypes.CDLL(name)

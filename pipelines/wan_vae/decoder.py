@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
 from pipelines.wan_vae import exact as exactly
+from pipelines.wan_vae import fp8 as in_fp8
 from pipelines.wan_vae.convs import Convs, lay_channels_last
 from pipelines.wan_vae.fast import Caches, Step
 from pipelines.wan_vae.memory import Plan, Tiling, plan
@@ -42,11 +43,13 @@ class StreamingDecoder:
         diffusers' own operators on one whole latent frame a step. Without it results differ by rounding.
         `taper`: the last step ends with ever fewer frames, so that little is left to be done with them once
         the decode is over; not in tiles, nor where exact. None: on a CUDA device, where they come quickly.
-        `fp8`: on Hopper, convolutions of residual blocks in e4m3: faster, and about nine times as far from
-        float32 as bfloat16 (docs/decisions/2026-11-29-fp8.md).
+        `fp8`: convolutions of residual blocks in e4m3, on a Hopper GPU and with a bfloat16 VAE: faster, with
+        about 8.5 times bfloat16's error (docs/decisions/2026-11-29-fp8.md). Not with `exact`.
         """
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}; allowed: 1 and above")
+        if exact and fp8:
+            raise ValueError("fp8 is True; allowed with exact: False")
         self._vae = vae
         self._chunk = chunk
         self._tile = tile
@@ -72,7 +75,7 @@ class StreamingDecoder:
         Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
 
         Raises:
-            ValueError: latents of another shape.
+            ValueError: latents of another shape; with the first frames, fp8 on a device that cannot.
         """
         allowed = (1, self._vae.config.z_dim)
         if latents.ndim != 5 or tuple(latents.shape[:2]) != allowed or latents.shape[2] < 1:
@@ -88,7 +91,10 @@ class StreamingDecoder:
         if self._exact:
             yield from exactly.stream(self._vae, latents)
             return
-        for frames in self._steps(latents, plan(self._vae, latents, self._chunk, self._tile), tile_done):
+        if self._fp8 and (why := in_fp8.missing(latents.device, latents.dtype)):
+            raise ValueError(f"fp8 is True; {why}")
+        sizes = plan(self._vae, latents, self._chunk, self._tile, fp8=self._fp8)
+        for frames in self._steps(latents, sizes, tile_done):
             yield _picture(frames, self._vae.config.patch_size)
 
     def _steps(
@@ -96,7 +102,8 @@ class StreamingDecoder:
     ) -> Iterator[torch.Tensor]:
         conv = self._vae.post_quant_conv
         x = F.linear(latents[0].permute(1, 2, 3, 0).contiguous(), conv.weight.flatten(1), conv.bias)
-        caches = Caches(Convs(x.device, x.dtype, fp8=self._fp8))
+        scales = in_fp8.input_scales(self._vae.decoder) if sizes.fp8 else None
+        caches = Caches(Convs(x.device, x.dtype, scales))
         tiled = None if sizes.tile is None else TiledSteps(self._vae, caches, x, sizes.tile)
         taper = x.is_cuda if self._taper is None else self._taper
         for steps in _steps_of(x.shape[0], sizes.chunk):

@@ -7,7 +7,7 @@ and what is added to it (the shortcut) is left to the pass that reads its result
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,7 +22,6 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import (
     WanResample,
     WanResidualBlock,
     WanResidualUpBlock,
-    WanRMS_norm,
     WanUpBlock,
 )
 
@@ -56,21 +55,15 @@ class Caches:
         self._kept: dict[WanCausalConv3d, torch.Tensor] = {}
         self._parked: dict[WanCausalConv3d, torch.Tensor] = {}
 
-    def window(self, conv: WanCausalConv3d, like: torch.Tensor, norm: WanRMS_norm | None = None) -> Window:
-        """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has.
-
-        `norm`: what the input comes from, with SiLU, where it does.
-        """
+    def window(self, conv: WanCausalConv3d, like: torch.Tensor) -> Window:
+        """Room for as many frames of the input of `conv` as `like` (T, H, W, any) has."""
         frames, height, width, _ = like.shape
-        scale = None if norm is None else self.convs.fp8_scale(conv, norm)
-        if scale is not None:
-            if conv not in self._kept:
-                self._kept[conv] = _low(torch.zeros, like, CACHE_FRAMES, conv.in_channels)
-            return Window(_low(torch.empty, like, frames, conv.in_channels), None, scale)
+        scale = self.convs.scale_of(conv)
+        dtype = like.dtype if scale is None else torch.float8_e4m3fn
         if conv not in self._kept:
-            self._kept[conv] = like.new_zeros(CACHE_FRAMES, height, width, conv.in_channels)
-        if self.convs.takes(conv, like):
-            return Window(like.new_empty(frames, height, width, conv.in_channels), None)
+            self._kept[conv] = like.new_zeros(CACHE_FRAMES, height, width, conv.in_channels, dtype=dtype)
+        if scale is not None or self.convs.takes(conv, like):
+            return Window(like.new_empty(frames, height, width, conv.in_channels, dtype=dtype), None, scale)
         whole = like.new_empty(CACHE_FRAMES + frames, height, width, conv.in_channels)
         whole[:CACHE_FRAMES].copy_(self._kept[conv])
         return Window(whole[CACHE_FRAMES:], whole)
@@ -82,10 +75,8 @@ class Caches:
             y = self.convs.library(conv, window.whole)
             kept.copy_(window.whole[-CACHE_FRAMES:])
             return y
-        if window.scale is not None:
-            y = self.convs.fp8(conv, window.frames, kept, window.scale)
-        else:
-            y = self.convs.ours(conv, window.frames, kept)
+        run = self.convs.ours if window.scale is None else self.convs.fp8
+        y = run(conv, window.frames, kept)
         if window.frames.shape[0] >= CACHE_FRAMES:
             kept.copy_(window.frames[-CACHE_FRAMES:])
         else:
@@ -109,20 +100,14 @@ class Caches:
             self._kept[conv] = parked.to(device, non_blocking=True)
 
 
-def _low(make: Callable[..., torch.Tensor], like: torch.Tensor, frames: int, channels: int) -> torch.Tensor:
-    """e4m3 (frames, H, W, channels) of the sides of `like`; by way of bytes, which everything can fill."""
-    made = make(frames, *like.shape[1:3], channels, dtype=torch.uint8, device=like.device)
-    return made.view(torch.float8_e4m3fn)
-
-
 def residual(caches: Caches, block: WanResidualBlock, value: Sum) -> Sum:
     """A residual block over `value`, which is added up on the way."""
-    window = caches.window(block.conv1, value.y, block.norm1)
+    window = caches.window(block.conv1, value.y)
     ops.activate(value, block.norm1, window.frames, keep=True, scale=window.scale)
     x = value.y
     y = caches.conv(block.conv1, window)
     del window
-    window = caches.window(block.conv2, y.y, block.norm2)
+    window = caches.window(block.conv2, y.y)
     ops.activate(y, block.norm2, window.frames, scale=window.scale)
     del y
     shortcut = block.conv_shortcut
@@ -192,8 +177,9 @@ class Step:
             del value
         step = max(1, self._stretch // self._growth(blocks[-2]))
         for piece in _pieces(x.shape[0], step, taper=self._taper):
-            grown = self._upsampled(blocks[-2], None if entered is None else entered[piece], Sum(x[piece]))
-            yield from self._ending(blocks[-1], grown)
+            part = None if entered is None else entered[piece]
+            # Bound to no name here: it would stay beside what the next piece grows to.
+            yield from self._ending(blocks[-1], self._upsampled(blocks[-2], part, Sum(x[piece])))
 
     def frames_of(self, middle: Middle, cut: int) -> int:
         """How many frames `tail` makes."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import psutil
 import torch
 from diffusers import AutoencoderKLWan
-from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
+from diffusers.models.autoencoders.autoencoder_kl_wan import (
+    WanCausalConv3d,
+    WanResidualBlock,
+    WanResidualUpBlock,
+)
 
 from pipelines.wan_vae.fast import CACHE_FRAMES, resample_of
+from pipelines.wan_vae.fp8 import low_convs
 from pipelines.wan_vae.tiles import Size, Span, cut_of, grid
 
 DEFAULT_BYTES = 6000 * 2**20
@@ -32,11 +37,15 @@ Tiling = Size | Literal["auto"] | None
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`chunk` latent frames a step, `stretch` frames at once at the last resolution, in tiles or whole."""
+    """`chunk` latent frames a step, `stretch` frames at once at the last resolution, in tiles or whole.
+
+    `fp8`: with convolutions in e4m3, whose inputs take half the memory.
+    """
 
     chunk: int
     stretch: int
     tile: Size | None = None
+    fp8: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ def plan(
     chunk: int | None,
     tile: Tiling = "auto",
     free: Free | None = None,
+    *,
+    fp8: bool = False,
 ) -> Plan:
     """The sizes for `latents` (1, z_dim, T, H, W), with what is `free` (None: as the device says).
 
@@ -72,9 +83,9 @@ def plan(
     if free is None:
         if not latents.is_cuda:
             size = None if tile == "auto" else tile
-            return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1), size)
+            return Plan(chunk or 1, _STRETCHES[0] * (chunk or 1), size, fp8)
         free = free_now(latents.device)
-    candidates = list(_candidates(chunk, tile))
+    candidates = [replace(sizes, fp8=fp8) for sizes in _candidates(chunk, tile)]
     easy = Free(min(DEFAULT_BYTES, free.device), free.host)
     for sizes in candidates:
         allowed = easy if chunk is None and sizes.chunk > 1 and sizes.tile is None else free
@@ -99,31 +110,61 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
 
     Two frames for each causal convolution throughout (behind the cut those of one tile), and at the worst
     moment of the walk the frames that a residual block or an upsampling has at hand: its input, a window
-    over the earlier frames and a result. In tiles also the whole picture at the cut, and the step's frames.
+    over the earlier frames and a result; with what entered the block, where its shortcut needs that. In tiles
+    also the whole picture at the cut, and the step's frames.
     """
-    decoder, frames = vae.decoder, sizes.chunk
+    decoder, frames, size = vae.decoder, sizes.chunk, latents.element_size()
+    low = _low(vae, sizes)
     areas, last = _areas(vae, latents, sizes), len(decoder.up_blocks) - 1
     worst = held = 0
     for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
         if position == last:
             frames = min(frames, sizes.stretch)
         wide = max(conv.out_channels for conv in causal(block))
-        worst = max(worst, held + area.residuals * wide * (4 * frames + 2))
+        entered = size * frames * _entered_channels(block)
+        worst = max(worst, held + area.residuals * (entered + wide * _at_hand(block, frames, low, size)))
         if position == last:
             break
         resample = resample_of(block)
         if sizes.tile is not None and position == cut_of(vae):
-            held += area.residuals * frames * (resample.dim + block.resnets[0].in_dim)
+            held += size * area.residuals * frames * (resample.dim + block.resnets[0].in_dim)
             whole = latents.shape[3] * latents.shape[4] * 4**last
-            held += 4 * sizes.chunk * whole * decoder.conv_out.out_channels
+            held += size * 4 * sizes.chunk * whole * decoder.conv_out.out_channels
         frames *= 2 if resample.mode == "upsample3d" else 1
         if position == last - 1:
-            held += area.upsampling * resample.dim * frames
+            held += area.upsampling * (entered + size * resample.dim * frames)
+            entered = 0
             frames = min(frames, sizes.stretch)
         conv = resample.resample[1]
-        worst = max(worst, held + 4 * area.upsampling * frames * (resample.dim + 2 * conv.out_channels))
-    values = sum(cached.values for cached in _cached(vae, areas, sizes))
-    return int((values + worst) * latents.element_size() * MARGIN)
+        grown = 4 * area.upsampling * frames * (resample.dim + 2 * conv.out_channels)
+        worst = max(worst, held + area.upsampling * entered + size * grown)
+    cached = sum(item.size for item in _cached(vae, areas, sizes, size))
+    return int((cached + worst) * MARGIN)
+
+
+def _low(vae: AutoencoderKLWan, sizes: Plan) -> Set[torch.nn.Module]:
+    """The convolutions whose inputs are e4m3, a byte a value."""
+    return low_convs(vae.decoder).keys() if sizes.fp8 else frozenset()
+
+
+def _entered_channels(block: torch.nn.Module) -> int:
+    """Of what enters an up block and is repeated into its result; 0: nothing is."""
+    if isinstance(block, WanResidualUpBlock) and block.avg_shortcut is not None:
+        channels: int = block.avg_shortcut.in_channels
+        return channels
+    return 0
+
+
+def _at_hand(block: torch.nn.Module, frames: int, low: Set[torch.nn.Module], size: int) -> int:
+    """Bytes for each pixel and channel that a residual block has at hand, in values of `size` bytes.
+
+    Input, result and shortcut, and the window between them. In e4m3 that has no copy of the earlier frames;
+    the window of the last convolution of all, which has no shortcut, may have one.
+    """
+    blocks = [module for module in block.modules() if isinstance(module, WanResidualBlock)]
+    if any(conv not in low for module in blocks for conv in (module.conv1, module.conv2)):
+        return size * (4 * frames + 2)
+    return max((3 * size + 1) * frames, size * (3 * frames + 2))
 
 
 def parked_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> int:
@@ -131,9 +172,9 @@ def parked_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
     if sizes.tile is None:
         return 0
     rows, columns = grid(vae, latents.shape[3], latents.shape[4], sizes.tile)
-    cached = _cached(vae, _areas(vae, latents, sizes), sizes)
-    parked = (item.values * latents.element_size() for item in cached if item.parks)
-    return len(rows) * len(columns) * sum(1 << (size - 1).bit_length() for size in parked)
+    cached = _cached(vae, _areas(vae, latents, sizes), sizes, latents.element_size())
+    parked = (1 << (item.size - 1).bit_length() for item in cached if item.parks)
+    return len(rows) * len(columns) * sum(parked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +187,9 @@ class _Area:
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    """What one causal convolution keeps; `parks`: of a tile, on the host while others are at work."""
+    """Bytes that one causal convolution keeps; `parks`: of a tile, on the host while others are at work."""
 
-    values: int
+    size: int
     parks: bool
 
 
@@ -169,22 +210,23 @@ def largest(rows: list[Span], columns: list[Span]) -> int:
     return math.prod(max(span.taken.stop - span.taken.start for span in side) for side in (rows, columns))
 
 
-def _cached(vae: AutoencoderKLWan, areas: list[_Area], sizes: Plan) -> Iterator[_Cached]:
-    decoder = vae.decoder
+def _cached(vae: AutoencoderKLWan, areas: list[_Area], sizes: Plan, size: int) -> Iterator[_Cached]:
+    """`size`: bytes of a value that is not e4m3."""
+    decoder, low = vae.decoder, _low(vae, sizes)
     cut = cut_of(vae) if sizes.tile is not None else len(areas)
-    yield from _kept([decoder.conv_in, decoder.mid_block], areas[0].residuals, parks=False)
-    for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
-        yield from _kept([block.resnets], area.residuals, parks=position > cut)
-        if position < len(areas) - 1:
-            yield from _kept([resample_of(block)], area.upsampling, parks=position >= cut)
-    yield from _kept([decoder.conv_out], areas[-1].residuals, parks=sizes.tile is not None)
 
-
-def _kept(modules: Iterable[torch.nn.Module], pixels: int, *, parks: bool) -> Iterator[_Cached]:
-    for module in modules:
-        for conv in causal(module):
+    def kept(modules: Iterable[torch.nn.Module], pixels: int, *, parks: bool) -> Iterator[_Cached]:
+        for conv in (conv for module in modules for conv in causal(module)):
             if conv.kernel_size[0] > 1:
-                yield _Cached(CACHE_FRAMES * pixels * conv.in_channels, parks)
+                values = CACHE_FRAMES * pixels * conv.in_channels
+                yield _Cached(values if conv in low else values * size, parks)
+
+    yield from kept([decoder.conv_in, decoder.mid_block], areas[0].residuals, parks=False)
+    for position, (block, area) in enumerate(zip(decoder.up_blocks, areas, strict=True)):
+        yield from kept([block.resnets], area.residuals, parks=position > cut)
+        if position < len(areas) - 1:
+            yield from kept([resample_of(block)], area.upsampling, parks=position >= cut)
+    yield from kept([decoder.conv_out], areas[-1].residuals, parks=sizes.tile is not None)
 
 
 def causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:

@@ -9,23 +9,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers import AutoencoderKLWan
 
-from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, encoder_tiles, ops
+from pipelines.wan_vae import StreamingDecoder, conv, cuda, encoder, encoder_tiles, ops, packing
 from pipelines.wan_vae.conv import Kernel
 from pipelines.wan_vae.memory import Plan, free_now, needed_bytes, parked_bytes, plan
+from tests.gpu.kernels import distance, hopper, random
 from tests.pipelines.tiny_models import TINY
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("exact_arithmetic")]
-hopper = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0), reason="needs a Hopper GPU"
-)
-
-
-def random(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, device="cuda").bfloat16()
-
-
-def distance(got: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((got.float() - expected).norm() / expected.norm())
 
 
 @hopper
@@ -39,65 +29,10 @@ def test_our_convolution_is_the_librarys(into: int, out: int, size: tuple[int, i
     weight = random(out, into, 3, 3, 3) * into**-0.5
     kernel = conv.choose(out, into, 3, 9)
     assert kernel is not None
-    y = conv.convolve(x, earlier, conv.packed(weight, kernel), kernel, out)
+    y = conv.convolve(x, earlier, packing.packed(weight, kernel), kernel, out)
     whole = torch.cat([earlier, x]).float().permute(3, 0, 1, 2).unsqueeze(0)
     expected = F.conv3d(whole, weight.float(), padding=(0, 1, 1))[0].permute(1, 2, 3, 0)
     assert distance(y, expected) < 3e-3
-
-
-@hopper
-@pytest.mark.parametrize(
-    ("into", "out"), [(96, 96), (192, 192), (384, 384), (256, 256), (1024, 512)], ids=str
-)
-@pytest.mark.parametrize("size", [(2, 32, 48), (1, 41, 50), (3, 7, 5)], ids=str)
-def test_our_convolution_in_fp8_is_the_librarys_of_the_same_values(
-    into: int, out: int, size: tuple[int, int, int]
-) -> None:
-    """Of inputs and weights that were rounded to e4m3, but for the sums' own rounding on the tensor cores."""
-    low = torch.float8_e4m3fn
-    x, earlier = ((4 * random(*shape, into)).to(low) for shape in (size, (2, *size[1:])))
-    weight = random(out, into, 3, 3, 3) * into**-0.5
-    kernel = conv.choose_fp8(out, into)
-    assert kernel is not None
-    packed, factors = conv.packed_fp8(weight, kernel)
-    y = conv.convolve(x, earlier, packed, kernel, out, factors=factors / 4)
-    each = factors.view(-1, 1, 1, 1, 1)
-    rounded = (weight.float() / each).to(low).float() * each
-    whole = torch.cat([earlier.float(), x.float()]).permute(3, 0, 1, 2).unsqueeze(0) / 4
-    expected = F.conv3d(whole, rounded, padding=(0, 1, 1))[0].permute(1, 2, 3, 0)
-    assert distance(y, expected) < 5e-3
-
-
-@hopper
-def test_a_pass_rounds_to_fp8() -> None:
-    """The same values as torch's conversion, but where the two lie on either side of a middle."""
-    y, gamma = random(2, 9, 11, 96), random(96)
-    out = torch.empty(2, 9, 11, 96, dtype=torch.uint8, device="cuda").view(torch.float8_e4m3fn)
-    from pipelines.wan_vae import kernels  # triton comes with CUDA builds of torch alone
-
-    kernels.pointwise(y, None, None, gamma, out, keep=False, scale=8.0)
-    expected = 8 * F.silu(F.normalize(y.float(), dim=-1) * 96**0.5 * gamma.float())
-    assert (
-        out.view(torch.uint8) == expected.to(torch.float8_e4m3fn).view(torch.uint8)
-    ).float().mean() > 0.999
-
-
-@hopper
-@pytest.mark.parametrize("tile", [None, (128, 128)])
-def test_a_decode_in_fp8_is_as_near_as_was_simulated(tile: tuple[int, int] | None) -> None:
-    """`benchmarks.fp8_error` found nine times the error of bfloat16, a ninth of the frames' size."""
-    torch.manual_seed(0)
-    model = AutoencoderKLWan().cuda().eval()
-    latents = torch.randn(1, 16, 4, 30, 52, device="cuda")
-    with torch.inference_mode():
-        truth = model.decode(latents).sample[0]
-    model = model.bfloat16()
-    errors = []
-    for fp8 in (False, True):
-        decoder = StreamingDecoder(model, chunk=2, tile=tile, fp8=fp8)
-        frames = torch.cat(list(decoder.decode(latents.bfloat16())), dim=1)
-        errors.append(float((frames.float() - truth).abs().mean()))
-    assert 2 * errors[0] < errors[1] < truth.abs().mean() / 6
 
 
 @hopper
@@ -108,7 +43,7 @@ def test_doubling_within_the_convolution(into: int, out: int, pairs: bool) -> No
     x, weight = random(2, 13, 21, into * (2 if pairs else 1)), random(out, into, 3, 3) * into**-0.5
     kernel = conv.choose(out, into, 1, 4)
     assert kernel is not None
-    weights = conv.packed(weight, kernel, phases=True)
+    weights = packing.packed(weight, kernel, phases=True)
     y = conv.convolve(x, None, weights, kernel, out, phases=True, pairs=pairs)
     large = ops.doubled(x.cpu().float(), pairs=pairs).cuda().permute(0, 3, 1, 2)
     expected = F.conv2d(large, weight.float(), padding=1).permute(0, 2, 3, 1)

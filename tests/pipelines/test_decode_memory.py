@@ -8,7 +8,9 @@ import pytest
 import torch
 from diffusers import AutoencoderKLWan
 
+from benchmarks.architectures import Z48
 from pipelines.wan_vae.memory import DEFAULT_BYTES, Free, Plan, needed_bytes, parked_bytes, plan
+from tests.pipelines.meta_walk import peak_bytes
 from tests.pipelines.tiny_models import TINY
 
 GIB = 2**30
@@ -20,6 +22,13 @@ def vae() -> Any:
     """The architecture of Wan 2.1's VAE, without memory for its weights."""
     with torch.device("meta"):
         return AutoencoderKLWan().to(torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def z48() -> Any:
+    """That of Wan 2.2's 5B, whose blocks have shortcuts."""
+    with torch.device("meta"):
+        return AutoencoderKLWan(**Z48).to(torch.bfloat16)
 
 
 def latents(width: int, height: int) -> torch.Tensor:
@@ -77,6 +86,49 @@ def test_waiting_tiles_need_room_on_the_host(vae: Any) -> None:
     need, host = (of(vae, given, Plan(1, 4, (256, 256))) for of in (needed_bytes, parked_bytes))
     assert host < parked_bytes(vae, given, Plan(1, 4, (512, 512)))
     assert plan(vae, given, None, free=Free(2 * need, host)) == Plan(2, 4, (256, 256))
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+@pytest.mark.parametrize(
+    ("chunk", "stretch", "tile"),
+    [(4, 4, None), (2, 4, None), (1, 1, None), (2, 4, (512, 512))],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["vae", "z48"])
+def test_the_estimate_is_above_what_the_walk_holds(
+    name: str,
+    chunk: int,
+    stretch: int,
+    tile: Any,
+    fp8: bool,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What libraries take inside of their own operators is left to the margin."""
+    model, sizes = request.getfixturevalue(name), Plan(chunk, stretch, tile, fp8)
+    scale = model.config.scale_factor_spatial
+    given = torch.empty(
+        1, model.config.z_dim, 1 + 2 * chunk, 704 // scale, 1280 // scale, dtype=torch.bfloat16, device="meta"
+    )
+    held, needed = peak_bytes(model, given, sizes, monkeypatch), needed_bytes(model, given, sizes)
+    assert 0.4 * needed < held < needed
+
+
+@pytest.mark.parametrize(("fp8", "measured_mib"), [(False, 4230), (True, 3150)])
+def test_the_estimate_is_above_what_was_measured(vae: Any, fp8: bool, measured_mib: int) -> None:
+    """On an H200, 81 frames of 832 × 480: docs/decisions/2026-11-29-fp8.md."""
+    needed = needed_bytes(vae, latents(832, 480), Plan(4, 4, fp8=fp8))
+    assert measured_mib * 2**20 < needed < 1.3 * measured_mib * 2**20
+
+
+def test_fp8_takes_larger_steps_in_the_same_memory(vae: Any) -> None:
+    """Inputs of its convolutions, and frames kept of them, take a byte a value; on the host, too."""
+    given = latents(1280, 720)
+    free = Free(needed_bytes(vae, given, Plan(1, 4, fp8=True)), 0)
+    assert plan(vae, given, None, free=free, fp8=True) == Plan(1, 4, fp8=True)
+    assert plan(vae, given, None, free=free) == Plan(1, 4, (256, 256))
+    low, usual = (parked_bytes(vae, given, Plan(1, 4, (512, 512), fp8)) for fp8 in (True, False))
+    assert usual / 2 <= low < 0.7 * usual
 
 
 def test_the_estimate_grows_with_the_picture(vae: Any) -> None:

@@ -36,6 +36,10 @@ def test_only_the_tasks_that_are_asked_for_are_loaded(
     [
         ({"guidance_scale": 4.0}, "guidance_scale"),
         ({"decode": DecodeConfig(tile=(256, 256))}, "decode.tile"),
+        (
+            {"decode": DecodeConfig(precision="fp8")},
+            "decode.precision is not allowed; the model is decoded clip",
+        ),
         ({"fps": Fraction(16)}, "fps"),
         ({"limits": ModelLimits(10**6, 346)}, "346.*345"),
         ({"tasks": ("t2v",)}, "t2va, fl2va, ref2va"),

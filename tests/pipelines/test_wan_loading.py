@@ -12,6 +12,7 @@ from diffusers import WanPipeline
 from pipelines.base import DecodeConfig
 from pipelines.errors import LoadFailed
 from pipelines.wan import Wan, load_wan
+from pipelines.wan_vae import fp8
 from tests.pipelines.tiny_models import TINY, frames_of, params_for, tiny_config
 
 
@@ -38,9 +39,17 @@ def test_what_cannot_be_loaded_is_named(t2v: Wan, tmp_path: Path, broken: str, m
 
 
 def test_fp8_without_its_hardware_is_refused() -> None:
-    """When the model is loaded, not at the first request."""
-    with pytest.raises(LoadFailed, match=r"decode\.precision is fp8; it needs a Hopper GPU"):
-        load_wan(tiny_config("t2v", decode=DecodeConfig(fp8=True)), "cpu")
+    """When the model is loaded, not at the first request, and before its files are read."""
+    config = tiny_config("t2v", path="nowhere", decode=DecodeConfig(precision="fp8"))
+    with pytest.raises(LoadFailed, match=r"tiny-t2v: decode\.precision is fp8; it needs a Hopper GPU .*cpu"):
+        load_wan(config, "cpu")
+
+
+def test_fp8_that_would_change_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny VAE's channels are too few for our kernel, whatever the hardware."""
+    monkeypatch.setattr(fp8, "missing", lambda *_: None)
+    with pytest.raises(LoadFailed, match=r"tiny-t2v: decode\.precision is fp8; its VAE has no convolution"):
+        load_wan(tiny_config("t2v", decode=DecodeConfig(precision="fp8")), "cpu")
 
 
 def test_two_expert_settings_on_one_expert_are_refused() -> None:

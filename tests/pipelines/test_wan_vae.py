@@ -85,7 +85,7 @@ def test_equals_diffusers_in_every_stretch(name: str, stretch: int, monkeypatch:
     """Where memory asks for it, the last resolution takes fewer frames at once; they leave at once, too."""
     model = vae(name)
     given = latents(model, 4)
-    monkeypatch.setattr(decoder, "plan", lambda *_: Plan(2, stretch))
+    monkeypatch.setattr(decoder, "plan", lambda *_, **__: Plan(2, stretch))
     chunks = list(StreamingDecoder(model).decode(given))
     assert [frames.shape[1] for frames in chunks] == [1] + [stretch] * (12 // stretch)
     torch.testing.assert_close(torch.cat(chunks, dim=1), whole(model, given), rtol=0, atol=1e-5)
@@ -98,7 +98,7 @@ def test_the_last_frames_leave_one_by_one(
     """Whoever takes them has little left to do once the decode is over; they are the same."""
     model = vae("tiny z16")
     given = latents(model, frames)
-    monkeypatch.setattr(decoder, "plan", lambda *_: Plan(2, 4))
+    monkeypatch.setattr(decoder, "plan", lambda *_, **__: Plan(2, 4))
     chunks = list(StreamingDecoder(model, taper=True).decode(given))
     assert [part.shape[1] for part in chunks] == counts
     torch.testing.assert_close(torch.cat(chunks, dim=1), whole(model, given), rtol=0, atol=1e-5)

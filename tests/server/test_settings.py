@@ -149,6 +149,9 @@ def test_a_model_says_how_it_is_decoded(tmp_path: Path) -> None:
     assert settings.model_configs[0].decode == DecodeConfig(None, "auto", False, (), tmp_path)
     settings = load(write(tmp_path, ONE_MODEL + DECODE, decode="{tile: 512x256}"))
     assert settings.model_configs[0].decode.tile == (512, 256)
+    assert settings.model_configs[0].decode.precision == "auto"
+    settings = load(write(tmp_path, ONE_MODEL + DECODE, decode="{precision: fp8, exact: false}"))
+    assert settings.model_configs[0].decode.precision == "fp8"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +165,18 @@ def test_a_model_says_how_it_is_decoded(tmp_path: Path) -> None:
         "{tile: 512x500}",
         "{tile: 0x512}",
         "{tile: 512x512, exact: true}",
+        "{precision: fp16}",
+        "{precision: e4m3}",
     ],
 )
 def test_a_misspelt_way_of_decoding_is_refused(tmp_path: Path, given: str) -> None:
     """The message names the setting."""
-    with pytest.raises(SettingsError, match=r"decode.*(chunk_frames|warm_sizes|chunk|tile)"):
+    with pytest.raises(SettingsError, match=r"decode.*(chunk_frames|warm_sizes|chunk|tile|precision)"):
+        load(write(tmp_path, ONE_MODEL + DECODE, decode=given))
+
+
+def test_fp8_is_not_exact(tmp_path: Path) -> None:
+    """The message names both settings, and what is allowed."""
+    given = "{precision: fp8, exact: true}"
+    with pytest.raises(SettingsError, match=r"precision: fp8 given with exact: true, which allows auto only"):
         load(write(tmp_path, ONE_MODEL + DECODE, decode=given))
