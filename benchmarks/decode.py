@@ -1,7 +1,7 @@
 """From latents to a closed MP4: our streaming decoder and sink beside diffusers' and vllm-omni's, in one run.
 
     python -m benchmarks.decode [--vae z16] [--size 832x480] [--frames 81] [--repeat 5] [--peer FOLDER]
-                                [--ours] [--only NAME …] [--chunk N] [--tile 512x512]
+                                [--ours] [--only NAME …] [--chunk N] [--tile 512x512] [--fp8]
                                 [--json FILE] [--timeline FILE]
 
 VAEs have the real architectures (`tiny`: the shipped checkpoint; `mid`: a third of z16's channels) and random
