@@ -6,10 +6,10 @@
 
 VAEs have the real architectures (`tiny`: the shipped checkpoint; `mid`: a third of z16's channels) and random
 weights, so frames are noise, the encoder's worst case; `mixed` replaces them by gradients with a moving
-texture once they are decoded. Variants take turns, and each time is printed at once; in the end medians, with
-their ratio to the first one and to our decode (for mixed content: with the frames replaced). `tail_ms` is
-what followed once the last frames were in host memory, `encode_ms` to `commit_ms` its parts from when the
-encoder turned to them: by what is left of it the encoder was behind.
+texture once they are decoded. Variants take turns, every second round backwards, and each time is printed at
+once; in the end medians, with their ratio to the first one and to our decode (for mixed content: with the
+frames replaced). `tail_ms` is what followed once the last frames were in host memory, `encode_ms` to
+`commit_ms` its parts from when the encoder turned to them: by what is left of it the encoder was behind.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def main() -> None:
             name: partial(_timed, variant, case)
             for name, variant in chosen(variants(case), options.only).items()
         }
-        figures = take_turns(runs, options.repeat, options, device)
+        # Both ways: what ran before leaves a card warmer or cooler, by up to a hundredth of the time.
+        figures = take_turns(runs, options.repeat, options, device, both_orders=True)
         if options.timeline is not None:
             options.timeline.write_text(timeline(case, f"{options.frames} frames {options.size}, {device}"))
     _print(figures)
