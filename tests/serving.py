@@ -74,6 +74,13 @@ def start(data: Path, *flags: str, **variables: str) -> Served:
     return Served(line.removeprefix("ready: ").strip(), data, process, log)
 
 
+def to_be_hurt(server: Served) -> Iterator[Served]:
+    """For a fixture: a server whose test may do anything to it."""
+    yield server
+    server.process.kill()
+    server.ended(5)
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 where nobody listens."""
     with socket.socket() as probe:

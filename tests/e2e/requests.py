@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -15,8 +16,6 @@ from PIL import Image
 from tests.encoding.judge import watch
 
 SMALL = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_inference_steps": 2, "seed": 7}
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 200}
-"""Seconds of work."""
 ENDLESS = SMALL | {"size": "160x96", "num_frames": 161, "num_inference_steps": 200}
 """Minutes of work, for a test that ends it."""
 
@@ -48,6 +47,19 @@ def occupied(client: httpx.Client) -> Iterator[Callable[[], object]]:
         yield release
     finally:
         release()
+
+
+def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait for a condition, or fail."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not so within {seconds} s"
+        time.sleep(0.02)
+
+
+def begun(client: httpx.Client, video_id: str) -> None:
+    """Wait until a worker has begun the job."""
+    until(lambda: client.get(f"/v1/videos/{video_id}").json()["status"] == "in_progress", 30)
 
 
 def png(width: int = 64, height: int = 32) -> bytes:

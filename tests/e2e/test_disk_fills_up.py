@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.disks import Disk
-from tests.e2e.requests import LONG, SMALL, make
-from tests.serving import Served, finished, start
+from tests.e2e.requests import SMALL, begun, make
+from tests.serving import LIGHT, Served, finished, start, to_be_hurt
 
 pytestmark = pytest.mark.mounts
 
@@ -18,26 +17,25 @@ pytestmark = pytest.mark.mounts
 @pytest.fixture
 def own(tmp_path: Path, disk: Disk) -> Iterator[Served]:
     """A server whose files lie on the small disk."""
-    server = start(tmp_path / "data", "--artifacts.dir", str(disk.path / "artifacts"))
-    yield server
-    server.process.kill()
-    server.ended(5)
+    yield from to_be_hurt(start(tmp_path / "data", "--artifacts.dir", str(disk.path / "artifacts"), **LIGHT))
 
 
-def test_a_job_whose_disk_fills_up(own: Served, disk: Disk) -> None:
+def test_a_job_whose_disk_fills_up(own: Served, disk: Disk, tmp_path: Path) -> None:
     """It fails with the reason and leaves nothing; nothing more is taken, all that is there is served; and
     room is all that the next one needs.
     """
+    full = tmp_path / "full"
     with own.client() as client:
         before = make(client).content
         (done,) = client.get("/v1/videos").json()["data"]
-        created = client.post("/v1/videos", json=LONG).raise_for_status().json()
-        while client.get(f"/v1/videos/{created['id']}").json()["status"] == "queued":
-            time.sleep(0.02)
+        held = SMALL | {"prompt": f"fault:held={full}"}
+        created = client.post("/v1/videos", json=held).raise_for_status().json()
+        begun(client, created["id"])
         disk.fill()
         for path in ("/v1/videos", "/v1/videos/sync"):
             refused = client.post(path, json=SMALL)
             assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_failed")
+        full.touch()
         video = finished(client, created["id"])
         assert video["error"] == {
             "code": "storage_failed",

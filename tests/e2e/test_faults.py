@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,20 +14,21 @@ import psutil
 import pytest
 import torch
 
-from tests.e2e.requests import ENDLESS, SMALL, make, png
+from tests.e2e.requests import ENDLESS, SMALL, begun, make, png, until
 from tests.server.films import sound
-from tests.serving import LIGHT, Served, finished, start
-
-LONG = SMALL | {"size": "160x96", "num_frames": 33, "num_inference_steps": 40}
+from tests.serving import FAULTS, LIGHT, Served, finished, start, to_be_hurt
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Served]:
     """A server of this test's own, to be hurt."""
-    server = start(tmp_path / "data")
-    yield server
-    server.process.kill()
-    server.ended(5)
+    yield from to_be_hurt(start(tmp_path / "data"))
+
+
+@pytest.fixture
+def light(tmp_path: Path) -> Iterator[Served]:
+    """Another one, which does what prompts ask for."""
+    yield from to_be_hurt(start(tmp_path / "data", **LIGHT))
 
 
 def worker_of(server: Served) -> psutil.Process:
@@ -36,19 +36,6 @@ def worker_of(server: Served) -> psutil.Process:
     children = psutil.Process(server.process.pid).children()
     (worker,) = [child for child in children if "server.engine.worker" in child.cmdline()]
     return worker
-
-
-def until(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait for a condition, or fail."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not so within {seconds} s"
-        time.sleep(0.02)
-
-
-def begun(client: httpx.Client, video_id: str) -> None:
-    """Wait until a worker has begun the job."""
-    until(lambda: client.get(f"/v1/videos/{video_id}").json()["status"] == "in_progress", 30)
 
 
 def test_a_client_that_leaves_frees_the_worker(client: httpx.Client) -> None:
@@ -74,9 +61,8 @@ def test_a_deleted_job_stops(client: httpx.Client, served: Served) -> None:
 def test_three_good_jobs_after_an_abort(client: httpx.Client) -> None:
     """An abort in mid-stream poisons nothing: the same bytes as before it."""
     before = make(client).content
-    with client.stream(
-        "POST", "/v1/videos/sync", json=LONG | {"num_inference_steps": 2, "stream": True}
-    ) as response:
+    fields = SMALL | {"size": "160x96", "num_frames": 33, "stream": True}
+    with client.stream("POST", "/v1/videos/sync", json=fields) as response:
         next(response.iter_raw())
     assert [make(client).content for _ in range(3)] == [before] * 3
 
@@ -139,40 +125,45 @@ def test_the_time_between_queued_jobs_is_counted(client: httpx.Client) -> None:
     assert gaps() >= before + 3
 
 
-def test_a_killed_server_takes_its_worker_along_and_comes_back(own: Served) -> None:
+def test_a_killed_server_takes_its_worker_along_and_comes_back(light: Served, tmp_path: Path) -> None:
     """The worker is gone within 5 s; the next server serves what was finished and runs what was not."""
-    with own.client() as client:
+    once = tmp_path / "once"
+    endless = {"prompt": f"fault:sleep=600 once:{once}"}
+    with light.client() as client:
         done = client.post("/v1/videos", json=SMALL).json()["id"]
         finished(client, done)
         content = client.get(f"/v1/videos/{done}/content").content
-        running = client.post("/v1/videos", json=LONG).json()["id"]
+        running = client.post("/v1/videos", json=SMALL | endless).json()["id"]
         queued = client.post("/v1/videos", json=SMALL).json()["id"]
         begun(client, running)
-    worker = worker_of(own)
+        until(once.exists, 30)
+    worker = worker_of(light)
     worker.suspend()  # so that it can do nothing about it itself
-    own.process.kill()
+    light.process.kill()
     worker.wait(5)
-    again = start(own.data)
+    again = start(light.data, **LIGHT)
     try:
         with again.client() as client:
             assert client.get(f"/v1/videos/{done}/content").content == content
             for video_id in (running, queued):
                 assert finished(client, video_id)["status"] == "completed"
-        parts = [path for path in own.artifacts.rglob("*") if path.is_file() and path.name != "video.mp4"]
+        parts = [path for path in light.artifacts.rglob("*") if path.is_file() and path.name != "video.mp4"]
         assert parts == []
     finally:
         assert again.stop() == 0
 
 
-def test_a_folder_that_cannot_be_written(own: Served) -> None:
+def test_a_folder_that_cannot_be_written(light: Served, tmp_path: Path) -> None:
     """The job fails as a matter of storage, without a path in the message, and the next one is made."""
-    with own.client() as client:
-        created = client.post("/v1/videos", json=LONG | {"num_inference_steps": 100}).json()
+    gone = tmp_path / "gone"
+    with light.client() as client:
+        created = client.post("/v1/videos", json=SMALL | {"prompt": f"fault:held={gone}"}).json()
         begun(client, created["id"])
-        shutil.rmtree(own.artifacts / created["id"])  # whether its file has been begun or not
+        shutil.rmtree(light.artifacts / created["id"])  # whether its file has been begun or not
+        gone.touch()
         video = finished(client, created["id"])
         assert video["error"]["code"] == "storage_failed"  # type: ignore[index]
-        assert str(own.data) not in str(video)
+        assert str(light.data) not in str(video)
         make(client)
 
 
@@ -250,17 +241,19 @@ def test_what_would_be_served() -> None:
 
 def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
     """One process a device: two jobs are in progress at once, and both videos are the same."""
-    server = start(tmp_path / "data", "--engine.devices", "cpu,cpu")
+    server = start(tmp_path / "data", "--engine.devices", "cpu,cpu", **FAULTS)
+    held = SMALL | {"prompt": f"fault:held={tmp_path / 'seen'}"}
     try:
         with server.client() as client:
             until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text, 120)
-            made = [client.post("/v1/videos", json=LONG).json()["id"] for _ in "ab"]
+            made = [client.post("/v1/videos", json=held).json()["id"] for _ in "ab"]
 
             def running() -> bool:
                 states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]
                 return states == ["in_progress", "in_progress"]
 
             until(running, 120)
+            (tmp_path / "seen").touch()
             assert [finished(client, video_id)["status"] for video_id in made] == ["completed", "completed"]
             first, second = (client.get(f"/v1/videos/{video_id}/content").content for video_id in made)
             assert first == second

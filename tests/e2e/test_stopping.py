@@ -12,9 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.requests import SMALL, make
-from tests.e2e.test_faults import begun, until
-from tests.serving import LIGHT, Served, start
+from tests.e2e.requests import SMALL, begun, make, until
+from tests.serving import LIGHT, Served, start, to_be_hurt
 
 DRAIN_S, MARGIN_S = 60.0, 30.0
 """The margin is for a busy machine; what must not be waited for takes minutes."""
@@ -24,10 +23,7 @@ DRAIN_S, MARGIN_S = 60.0, 30.0
 def light(tmp_path: Path) -> Iterator[Served]:
     """A server whose worker takes as long as a prompt says."""
     drain = ("--server.shutdown_s", str(int(DRAIN_S)))
-    server = start(tmp_path / "data", *drain, **LIGHT)
-    yield server
-    server.process.kill()
-    server.ended(5)
+    yield from to_be_hurt(start(tmp_path / "data", *drain, **LIGHT))
 
 
 def create(client: httpx.Client, seconds: float = 0) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +14,9 @@ import httpx
 import openai
 import pytest
 
+from benchmarks.scrape import Scrape
 from tests.clients.official import DEPRECATED
-from tests.e2e.requests import LONG, SMALL
+from tests.e2e.requests import SMALL, until
 from tests.server.receiver import SECRET, receiving
 from tests.serving import LIGHT, Served, finished, start
 
@@ -82,9 +82,23 @@ class _BreakingHandler(BaseHTTPRequestHandler):
         """Tests need no access log."""
 
 
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server whose jobs take as long as their prompts say."""
+    server = start(tmp_path_factory.mktemp("light"), **LIGHT)
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
 @pytest.fixture
-def breaking(served: Served) -> Iterator[_Breaking]:
-    with _Breaking(served.url, breaks=2) as proxy:
+def client(light: Served) -> Iterator[httpx.Client]:
+    with light.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def breaking(light: Served) -> Iterator[_Breaking]:
+    with _Breaking(light.url, breaks=2) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield proxy
@@ -110,34 +124,35 @@ def test_the_clients_own_retries_make_one_job(client: httpx.Client, breaking: _B
     assert finished(client, video.id)["status"] == "completed"
 
 
-def test_a_client_that_asks_again_keeps_its_job(client: httpx.Client) -> None:
+def answered(client: httpx.Client) -> float:
+    """How many waiting requests have come to their end."""
+    return Scrape(client.get("/metrics").text).total("reelserve_http_requests_total", route="/v1/videos/sync")
+
+
+def test_a_client_that_asks_again_keeps_its_job(client: httpx.Client, tmp_path: Path) -> None:
     """Its first connection ends while the second waits: one job, which goes on, and the video comes."""
-    headers, prompt = {"Idempotency-Key": "order-78"}, "a circle that is asked for twice"
-    answers: list[httpx.Response] = []
-
-    def again() -> None:
-        answers.append(client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers))
-
-    waiting = threading.Thread(target=again)
-    with httpx.Client(base_url=client.base_url, timeout=2.5) as impatient, ThreadPoolExecutor(1) as first:
-        gone = first.submit(
-            impatient.post, "/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers
-        )
-        while not jobs(client, prompt):
-            time.sleep(0.02)
-        waiting.start()
-        assert isinstance(gone.exception(), httpx.ReadTimeout)
-    waiting.join(90)
-    assert [answer.status_code for answer in answers] == [200]
-    assert jobs(client, prompt) == [answers[0].headers["x-video-id"]]
+    gone = tmp_path / "gone"
+    headers, prompt, before = {"Idempotency-Key": "order-78"}, f"fault:held={gone}", answered(client)
+    body = SMALL | {"prompt": prompt}
+    with httpx.Client(base_url=client.base_url, timeout=2.5) as impatient, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(impatient.post, "/v1/videos/sync", json=body, headers=headers)
+        until(lambda: bool(jobs(client, prompt)), 30)
+        second = pool.submit(client.post, "/v1/videos/sync", json=body, headers=headers)
+        assert isinstance(first.exception(), httpx.ReadTimeout)
+        until(lambda: answered(client) > before, 30)
+        gone.touch()
+        answer = second.result(90)
+    assert answer.status_code == 200
+    assert jobs(client, prompt) == [answer.headers["x-video-id"]]
 
 
-def test_a_client_that_comes_back_gets_its_video(client: httpx.Client) -> None:
+def test_a_client_that_comes_back_gets_its_video(client: httpx.Client, tmp_path: Path) -> None:
     """It was gone before it asked again: the first job was stopped, and the video is made anew."""
-    headers, prompt = {"Idempotency-Key": "order-79"}, "a circle that is asked for later"
+    headers, prompt = {"Idempotency-Key": "order-79"}, f"fault:sleep=4 once:{tmp_path / 'once'}"
+    body = SMALL | {"prompt": prompt}
     with pytest.raises(httpx.ReadTimeout):
-        client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers, timeout=0.5)
-    answer = client.post("/v1/videos/sync", json=LONG | {"prompt": prompt}, headers=headers)
+        client.post("/v1/videos/sync", json=body, headers=headers, timeout=0.5)
+    answer = client.post("/v1/videos/sync", json=body, headers=headers)
     assert answer.status_code == 200
     made, stopped = jobs(client, prompt)
     assert answer.headers["x-video-id"] == made

@@ -32,7 +32,7 @@ import pipelines.registry
 from pipelines.base import Chunk, Control, GenerationParams, ModelConfig, Pipeline, Sound, Stage
 
 PROMPT = re.compile(
-    r"fault:(?P<kind>\w+)(=(?P<value>[\d.]+))?(@((?P<stage>[a-z]+):)?(?P<step>\d+))?( once:(?P<once>\S+))?"
+    r"fault:(?P<kind>\w+)(=(?P<value>[^\s@]+))?(@((?P<stage>[a-z]+):)?(?P<step>\d+))?( once:(?P<once>\S+))?"
 )
 
 
@@ -168,6 +168,11 @@ def _raise(name: str, message: str) -> Callable[[str], None]:
     return happen
 
 
+def _wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
+
+
 def _memory_error(_value: str) -> None:
     raise MemoryError
 
@@ -190,8 +195,9 @@ KINDS: Mapping[str, Callable[[str], object]] = MappingProxyType(
         # It lives and does not answer: stopped, or in native code that holds the interpreter's lock.
         "sigstop": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
         "hang": lambda seconds: ctypes.PyDLL(None).sleep(int(seconds or 600)),
-        # It answers, and a step takes this many seconds.
+        # It answers, and a step takes this many seconds, or until there is a file of this name.
         "sleep": lambda seconds: time.sleep(float(seconds)),
+        "held": lambda path: _wait_for(Path(path)),
         # Errors, of the types and words of torch.
         "oom": _raise("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20.00 GiB."),
         "sticky": _raise("AcceleratorError", "CUDA error: an illegal memory access was encountered"),
