@@ -15,6 +15,7 @@ from tests.server.bench import Bench, dispatching
 from tests.server.door import Door, make_settings
 from tests.server.internet import HERE, Internet, connected, ok
 from tests.server.running import Server, serving
+from tests.serving import LIGHT
 
 
 @pytest.fixture
@@ -67,6 +68,13 @@ async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
         opened.names["public.example"] = [HERE]
         opened.pages["/"] = ok(b"content")
         yield opened
+
+
+@pytest.fixture
+def light_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of this process serve a pipeline of no weight; prompts ask them for faults."""
+    for name, value in LIGHT.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Received:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps what comes. `status` is its answer, `delay_s` how long it takes for that."""
+    """Keeps what comes. `status` is its answer, `first` those before; `delay_s` how long it takes for one."""
 
     daemon_threads = True
     status = 204
@@ -45,6 +45,7 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.received: list[Received] = []
+        self.first: list[int] = []
         self.released = threading.Event()
 
     @property
@@ -72,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         receiver.received.append(Received(self.path, headers, body, time.time()))
         receiver.released.wait(receiver.delay_s)
         try:
-            self._answer(receiver.status)
+            self._answer(receiver.first.pop(0) if receiver.first else receiver.status)
         except OSError:  # the sender gave up meanwhile
             self.close_connection = True
 

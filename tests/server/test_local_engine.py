@@ -1,4 +1,4 @@
-"""Worker processes, started and lost: the engine alone, on the tiny models."""
+"""Worker processes, started and lost: the engine alone, on a tiny model or none."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ async def test_an_encoder_that_does_not_work_ends_the_start() -> None:
         assert "what works is libx264, libx265, libsvtav1" in engine.failure
 
 
+@pytest.mark.usefixtures("light_workers")
 async def test_one_broken_worker_does_not_take_the_others_along(tmp_path: Path) -> None:
     """A device that is not there stays down; the CPU beside it serves."""
     settings = EngineSettings(devices=("no-such-device", "cpu"), restart_delay_s=0, max_start_failures=1)
@@ -101,6 +102,7 @@ async def test_a_task_is_cancelled_before_a_worker_takes_it(tmp_path: Path) -> N
         await engine.stop()
 
 
+@pytest.mark.usefixtures("light_workers")
 async def test_tasks_follow_each_other(tmp_path: Path) -> None:
     """One after the other, each with its own file."""
     async with started(LocalEngine(QUICK, MODELS)) as engine:

@@ -18,7 +18,8 @@ from server.engine.local import LocalEngine
 from server.sections import EngineSettings
 from server.settings import default_config, load
 from tests.server.scripted import resolved
-from tests.serving import FAULTS
+
+pytestmark = pytest.mark.usefixtures("light_workers")
 
 MODELS = load(default_config()).model_configs[:1]
 WAIT_S = 110
@@ -73,13 +74,6 @@ def workers() -> list[psutil.Process]:
     """The worker processes of this one."""
     children = psutil.Process().children()
     return [child for child in children if "server.engine.worker" in child.cmdline()]
-
-
-@pytest.fixture(autouse=True)
-def light_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in FAULTS.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FAULT_LIGHT", "1")
 
 
 @asynccontextmanager
