@@ -33,7 +33,7 @@ def measure(
         spec = OutputSpec(path, name, WIDTH, HEIGHT, FRAMES, Fraction(16), options, codec=codec)
         planes = pack(clip, YUV420P)[:-1].view(FRAMES, -1)
         with path.open("w+b") as file:
-            writer = VideoWriter(spec, file, {})
+            writer = VideoWriter(spec, file)
             began = time.perf_counter()
             for frame in planes:
                 writer.add(frame)

@@ -17,7 +17,7 @@ import torch
 
 from encoding.base import OutputSpec
 from encoding.frames import YUV420P, pack
-from encoding.mp4 import VideoWriter, _mp4_options
+from encoding.mp4 import VideoWriter
 from encoding.part import PartFile
 
 
@@ -121,7 +121,7 @@ def _serve(connection: Connection, name: str, slot_bytes: int, free: Any) -> Non
 
 def _encode(spec: OutputSpec, connection: Connection, host: torch.Tensor, slot_bytes: int, free: Any) -> int:
     part = PartFile(spec.path)
-    writer = VideoWriter(spec, part.file, _mp4_options(spec))
+    writer = VideoWriter(spec, part.file)
     while (told := connection.recv()) is not None:
         slot, frames = told
         size = YUV420P.packed_bytes(frames, spec.width, spec.height)

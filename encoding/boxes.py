@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import BinaryIO
 
 
@@ -49,7 +51,7 @@ def delays(file: BinaryIO) -> Iterator[int]:
     if table is None:
         return
     file.seek(table.contents + 4)  # behind version and flags
-    for _ in range(int.from_bytes(file.read(4), "big")):
-        count = int.from_bytes(file.read(4), "big")
-        delay = int.from_bytes(file.read(4), "big", signed=True)
-        yield from [delay] * min(count, table.end)  # a damaged count must not fill the memory
+    entries = int.from_bytes(file.read(4), "big")
+    room = max(0, table.end - table.contents - 8) // 8
+    for count, delay in struct.iter_unpack(">Ii", file.read(8 * min(entries, room))):
+        yield from repeat(delay, count)  # one by one: a damaged count must not fill the memory

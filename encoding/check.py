@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +13,7 @@ import av
 from av.stream import Discard
 
 from encoding.base import AudioSpec, OutputSpec
-from encoding.boxes import delays, find
+from encoding.boxes import boxes, delays
 from encoding.errors import EncodingError
 from encoding.first import FirstPicture, first_picture, open_unseen
 from encoding.packets import AnyPacket
@@ -37,21 +38,22 @@ class _Found:
 def check_video_file(path: Path, spec: OutputSpec, seen: FirstPicture | None = None) -> None:
     """Open a finished file and count.
 
-    An MP4's index must give every picture its time, and its samples must fill the media data without a gap:
-    that finds a missing index, missing bytes and wrong times without a pass over the file. Of a WebM, which
-    has no such index, every packet is read. The first picture is decoded, and the beginning of the sound,
-    which finds a broken header; a picture that was `seen` while the file was made has to be the very same. To
-    decode it all would cost about a third of the encoding time, to learn that the encoder works.
+    An MP4's index must stand in front and give every picture its time, and its samples must fill the media
+    data without a gap: that finds a missing index, missing bytes and wrong times without a pass over the
+    file. Of a WebM, which has no such index, every packet is read. The first picture is decoded, and the
+    beginning of the sound, which finds a broken header; a picture that was `seen` while the file was made has
+    to be the very same. To decode it all would cost about a third of the encoding time, to learn that the
+    encoder works.
 
     Raises:
         EncodingError: it is not `spec`.
     """
     kinds = ["video"] if spec.audio is None else ["video", "audio"]
-    with open_unseen(str(path), len(kinds)) as container:
+    indexed = spec.format == "mp4"
+    with open_unseen(str(path), "mp4" if indexed else None, len(kinds)) as container:
         streams = [stream.type for stream in container.streams]
         if streams != kinds:
             raise EncodingError(f"{spec.path.name}: has streams of {streams}, {kinds} expected")
-        indexed = spec.format == "mp4"
         found = _Found(_indexed(container, path, spec)) if indexed else _Found()
         _read(container, found, container.streams.audio if indexed else tuple(container.streams))
         _check_pictures(first_picture(container, spec, seen), found, spec)
@@ -63,34 +65,49 @@ def check_video_file(path: Path, spec: OutputSpec, seen: FirstPicture | None = N
 
 def _indexed(container: InputContainer, path: Path, spec: OutputSpec) -> list[int]:
     """The pictures' times as an MP4's index has them."""
+    pictures = [
+        (entry.pos, entry.size, entry.timestamp) for entry in container.streams.video[0].index_entries
+    ]
+    sounds = [(entry.pos, entry.size, 0) for each in container.streams.audio for entry in each.index_entries]
     with path.open("rb") as file:
-        media, later = find(file, b"mdat"), list(delays(file))
-    places = sorted((entry.pos, entry.size) for stream in container.streams for entry in stream.index_entries)
-    end = media.contents if media is not None else 0
-    for position, size in places:
+        parts = [box for box in boxes(file) if box.kind != b"free"]
+        later = list(islice(delays(file), len(pictures) + 1))
+    if [box.kind for box in parts] != [b"ftyp", b"moov", b"mdat"]:
+        kinds = " ".join(box.kind.decode("latin-1") for box in parts)
+        raise EncodingError(f"{spec.path.name}: consists of {kinds or 'nothing'}, ftyp moov mdat expected")
+    media = parts[-1]
+    end = media.contents
+    for position, size, _ in sorted(pictures + sounds):
         if position != end:
             raise EncodingError(f"{spec.path.name}: a sample at byte {position}, {end} expected")
         end += size
-    if media is None or end != media.end:
+    if end != media.end:
         raise EncodingError(f"{spec.path.name}: its samples end at byte {end}, its media data do not")
-    decoded = [entry.timestamp for entry in container.streams.video[0].index_entries]
-    if len(later) not in (0, len(decoded)):
-        counts = f"{len(decoded)} pictures and {len(later)} delays"
+    if len(later) not in (0, len(pictures)):
+        counts = (
+            f"{len(pictures)} pictures, and delays for {'fewer' if len(later) < len(pictures) else 'more'}"
+        )
         raise EncodingError(f"{spec.path.name}: its index has {counts}")
-    return [time + delay for time, delay in zip(decoded, later or [0] * len(decoded), strict=True)]
+    delayed = zip(pictures, later or [0] * len(pictures), strict=True)
+    return [time + delay for (_, _, time), delay in delayed]
 
 
 def _read(container: InputContainer, found: _Found, streams: Sequence[Stream]) -> None:
-    """Every packet of some streams; the bytes of others are passed over."""
+    """Every packet of some streams, and back to the start; the bytes of other streams are passed over."""
+    if not streams:  # and av goes on with the packet that it has read already
+        return
     for stream in container.streams:
         stream.discard = Discard.default if stream in streams else Discard.all
-    for packet in container.demux(*streams) if streams else ():
+    for packet in container.demux(*streams):
         if packet.pts is None:
             continue
         if packet.stream.type == "video":
             found.times.append(packet.pts)
         else:
             _hear(packet, found)
+    for stream in container.streams:
+        stream.discard = Discard.default
+    container.seek(0)
 
 
 def _hear(packet: AnyPacket, found: _Found) -> None:
@@ -115,8 +132,9 @@ def _check_times(container: InputContainer, found: _Found, spec: OutputSpec) -> 
     clock = container.streams.video[0].time_base
     assert clock is not None, "every MP4 track has one"
     step = 1 / (spec.fps * Fraction(clock))
+    units, parts = step.numerator, step.denominator  # fractions would take most of the check
     for number, time in enumerate(sorted(found.times)):
-        if time != number * step:
+        if time * parts != number * units:
             shown = f"picture {number} is shown at {float(time * clock):.6f} s"
             raise EncodingError(f"{spec.path.name}: {shown}, {float(number / spec.fps):.6f} s expected")
 

@@ -8,7 +8,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import av
-from av.stream import Discard
 
 from encoding.base import OutputSpec
 from encoding.errors import EncodingError, reason
@@ -22,13 +21,18 @@ _SLICES = 8
 """That our pictures have, each of which a thread can decode."""
 
 
-def open_unseen(file: str | BytesIO, streams: int = 1) -> InputContainer:
+def open_unseen(file: str | BytesIO, form: str | None, streams: int = 1) -> InputContainer:
     """Open a file of ours with so many `streams`, pictures first, and decode none to learn what it holds.
 
-    av would decode one, by more threads than the check, which does it itself.
+    av would open a decoder and try it, before the check does that itself: here it finds none that it may use.
+    `form`: av's name of an indexed form, which tells all that there is to know of a packet, and which it then
+    need not find among the hundreds that it knows; None: it shall find and parse it.
     """
-    each: list[Any] = [{"skip_frame": "all", "threads": "1"}, {}][:streams]
-    return av.open(file, "r", options={"probesize": "32"}, stream_options=each)  # one packet tells the format
+    options = {"probesize": "32"}  # one packet tells what is in it
+    if form is not None:
+        options["fflags"] = "+noparse+nofillin"
+    each: list[Any] = [{"codec_whitelist": "none"}, {}][:streams]
+    return av.open(file, "r", format=form, options=options, stream_options=each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class FirstPicture:
 def first_picture(
     container: InputContainer, spec: OutputSpec, seen: FirstPicture | None = None
 ) -> FirstPicture:
-    """The first picture of a file that `open_unseen` has opened.
+    """The first picture of a file that `open_unseen` has opened, and that stands at its start.
 
     It is decoded, unless it and its decoder's configuration are byte for byte what `seen` was made of.
 
@@ -55,8 +59,6 @@ def first_picture(
         av.FFmpegError: it cannot be read.
     """
     stream = container.streams.video[0]
-    stream.discard = Discard.default
-    container.seek(0)
     packet = next(container.demux(stream))
     context, sample = stream.codec_context, bytes(packet)
     decoder = (context.name, context.codec_tag, context.extradata or b"")
@@ -89,7 +91,7 @@ def early_picture(stream: VideoStream, sample: Sample, spec: OutputSpec) -> Firs
     with av.open(file, "w", format="mp4") as made:
         made.mux_one(sample.packet(add_copy(made, stream), 1 / spec.fps))
     file.seek(0)
-    with open_unseen(file) as container:
+    with open_unseen(file, "mp4") as container:
         return first_picture(container, spec)
 
 

@@ -40,14 +40,13 @@ def open_mp4(spec: OutputSpec, live: Live | None = None) -> Session:
         EncodingError: what the encoder or the folder refuses.
     """
     check_video(spec, cast(str, codec_of(spec)))
-    options = _mp4_options(spec)
-    return start(spec, lambda file: VideoWriter(spec, file, options, live))
+    return start(spec, lambda file: VideoWriter(spec, file, live))
 
 
 def open_webm(spec: OutputSpec, live: Live | None = None) -> Session:
     """A VP9 file. `live` has no use here: `formats.open_sink` refuses it."""
     check_video(spec, cast(str, codec_of(spec)))
-    return start(spec, lambda file: VideoWriter(spec, file, {}))
+    return start(spec, lambda file: VideoWriter(spec, file))
 
 
 def _mp4_options(spec: OutputSpec) -> dict[str, str]:
@@ -69,12 +68,11 @@ class VideoWriter:
 
     packing = YUV420P
 
-    def __init__(
-        self, spec: OutputSpec, file: BinaryIO, options: dict[str, str], live: Live | None = None
-    ) -> None:
+    def __init__(self, spec: OutputSpec, file: BinaryIO, live: Live | None = None) -> None:
         codec = find_encoder(cast(str, codec_of(spec)))
+        options = _REPEATABLE | (_mp4_options(spec) if spec.format == "mp4" else {})
         container = av.open(
-            file, "w", format=spec.format, container_options=options | _REPEATABLE, buffer_size=_BUFFER_BYTES
+            file, "w", format=spec.format, container_options=options, buffer_size=_BUFFER_BYTES
         )
         stream = cast(VideoStream, container.add_stream(codec.name, rate=spec.fps))
         open_encoder(stream.codec_context, spec)

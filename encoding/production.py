@@ -51,6 +51,7 @@ class Production:
         self._check_running = check_running
         self._sounded = False
         self._laps = Laps()
+        self._beside = ThreadPoolExecutor(1, f"sync {spec.path.name}")
 
     def run(self) -> None:
         """Take all that comes; returns when the file is whole, checked and on the disk, without its name.
@@ -60,6 +61,7 @@ class Production:
             EncodingError: what the encoder or the check found.
             Stopped: as `check_running`.
         """
+        self._beside.submit(_nothing)  # starts its thread, which at the end would take as long as the check
         complete = False
         for item in self._queue:
             match item:
@@ -78,8 +80,13 @@ class Production:
         """Where the time went after the last frames had come; to give the file its name took `commit`."""
         return Tail(**self._laps.seconds, commit=commit)
 
+    def close(self) -> None:
+        """Wait for what runs beside, and let go of it. Idempotent."""
+        self._beside.shutdown()
+
     def _encode(self, chunk: Chunk) -> None:
-        host = chunk.arrival.wait(self._stop)
+        last = self._encoded + chunk.arrival.frames == self._spec.num_frames
+        host = chunk.arrival.wait(self._stop, last=last)
         copied = self._laps.begin()
         for frame in host:
             self._check_running()
@@ -117,13 +124,16 @@ class Production:
         self._writer.close()
         self._part.flush()
         self._laps.end("close")
-        with ThreadPoolExecutor(1, f"sync {self._spec.path.name}") as beside:
-            synced = beside.submit(self._part.sync)
-            self._writer.check(self._part.temporary)
-            self._laps.end("check")
-            self._check_running()
-            synced.result()
+        synced = self._beside.submit(self._part.sync)
+        self._writer.check(self._part.temporary)
+        self._laps.end("check")
+        self._check_running()
+        synced.result()
         self._laps.end("sync")
+
+
+def _nothing() -> None:
+    """What a thread has to do that is wanted later."""
 
 
 class Laps:

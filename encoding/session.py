@@ -192,6 +192,7 @@ class Session:
         finally:
             if artifact is not None:  # there is a file: nobody need wait for what is let go
                 self._settle(lambda: self.result.set_result(artifact))
+            production.close()
             part.close()
             writer.abandon()
             self._transfers.clear()  # page-locked memory, while others may hold the sink for its result

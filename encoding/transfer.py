@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.0005
 """How often a copy that is under way is looked at: the wait must end when its sink is aborted."""
+_LAST_POLL_SECONDS = 0.0001
+"""The same when somebody waits for the file. It takes 15 % of a processor instead of 6."""
 
 
 class Stopped(Exception):
@@ -42,14 +44,14 @@ class Arrival:
     """What is being copied: must live until the event has fired."""
     give_back: Callable[[torch.Tensor], None] | None = None
 
-    def wait(self, stop: threading.Event) -> torch.Tensor:
-        """The packed frames, uint8 (T, frame_bytes), valid until `release`.
+    def wait(self, stop: threading.Event, *, last: bool = False) -> torch.Tensor:
+        """The packed frames, uint8 (T, frame_bytes), valid until `release`; sooner if they are the `last`.
 
         Raises:
             BadFrames: a value was NaN or infinite.
             Stopped: `stop` was set first.
         """
-        wait_for(self.event, stop)
+        wait_for(self.event, stop, _LAST_POLL_SECONDS if last else _POLL_SECONDS)
         self.source = None
         if not int(self.host[-1]):
             raise BadFrames("frames: NaN or infinity found, finite values in [-1, 1] expected")
@@ -61,14 +63,16 @@ class Arrival:
             self.give_back(self.host)
 
 
-def wait_for(event: torch.cuda.Event | None, stop: threading.Event) -> None:
-    """Return when the device has come to `event`.
+def wait_for(
+    event: torch.cuda.Event | None, stop: threading.Event, poll_seconds: float = _POLL_SECONDS
+) -> None:
+    """Return when the device has come to `event`, which is looked at every `poll_seconds`.
 
     Raises:
         Stopped: `stop` was set first.
     """
     while event is not None and not event.query():  # type: ignore[no-untyped-call]  # torch's
-        if stop.wait(_POLL_SECONDS):
+        if stop.wait(poll_seconds):
             raise Stopped
 
 

@@ -30,6 +30,10 @@ def written_over(data: bytes, at: int, *numbers: int) -> bytes:
     return data[:at] + new + data[at + len(new) :]
 
 
+def without_a_type(data: bytes) -> bytes:
+    return data.replace(b"ftyp", b"free", 1)
+
+
 def cut_off(data: bytes) -> bytes:
     return data[:-10]
 
@@ -66,6 +70,16 @@ def with_a_delay_too_few(data: bytes) -> bytes:
     return written_over(data, at - 4, count - 1)
 
 
+def with_endless_delays(data: bytes) -> bytes:
+    return written_over(data, table(data, b"ctts"), 2**32 - 1)
+
+
+def with_its_index_behind(data: bytes) -> bytes:
+    at = data.index(b"moov") - 4
+    (size,) = struct.unpack_from(">I", data, at)
+    return data.replace(b"moov", b"free", 1) + data[at : at + size]
+
+
 def with_an_empty_picture(data: bytes) -> bytes:
     at = table(data, b"stco")
     (place,) = struct.unpack_from(">I", data, at)
@@ -74,19 +88,22 @@ def with_an_empty_picture(data: bytes) -> bytes:
 
 DAMAGES: list[Callable[[bytes], bytes]] = [
     cut_off,
+    without_a_type,
     without_an_index,
     with_a_shorter_sample,
     with_moved_samples,
     with_slower_pictures,
     with_a_late_picture,
     with_a_delay_too_few,
+    with_endless_delays,
+    with_its_index_behind,
     with_an_empty_picture,
 ]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_found(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    """Missing bytes, no index, and one that does not fit the pictures or their times."""
+    """Missing bytes, no index, one that a player must look for, and one that does not fit the pictures."""
     spec = describe(tmp_path / "clip.mp4", CLIP, FILM)
     path = encode(spec, CLIP).path
     check_video_file(path, spec)

@@ -38,7 +38,7 @@ def test_few_frames_are_left_at_the_end(tmp_path: Path, preset: str | None, most
     options = {"preset": preset, "crf": "18"} if preset is not None else None
     path = tmp_path / "clip.mp4"
     with path.open("w+b") as file:
-        writer = VideoWriter(describe(path, clip, options=options), file, {})
+        writer = VideoWriter(describe(path, clip, options=options), file)
         for frame in pack(clip, YUV420P)[:-1].view(12, -1):
             writer.add(frame)
         held = sum(1 for _ in writer.drain())

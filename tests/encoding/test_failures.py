@@ -101,11 +101,11 @@ def test_a_pt_file_that_cannot_grow_is_refused_at_once(tmp_path: Path, small_fil
 
 
 def test_a_full_disk_fails_the_sink(tmp_path: Path) -> None:
-    """ENOSPC from the device itself is a storage failure."""
+    """ENOSPC from the device itself is a storage failure. An MP4 would meet it as it is opened."""
     clip = noise(40, 64, 96)
-    spec = describe(tmp_path / "clip.mp4", clip)
+    spec = describe(tmp_path / "clip.webm", clip)
     part = FullDisk(spec.path)
-    sink = Session(spec, VideoWriter(spec, part.file, {}), part)
+    sink = Session(spec, VideoWriter(spec, part.file), part)
     with pytest.raises(StorageFailed) as raised:
         write_all(sink, clip)
     assert isinstance(raised.value.__cause__, OSError)
@@ -123,7 +123,7 @@ def test_a_disk_that_fails_when_it_is_waited_for_fails_the_sink(tmp_path: Path) 
     clip = smooth(9, 32, 48)
     spec = describe(tmp_path / "clip.mp4", clip)
     part = Unwritten(spec.path)
-    sink = Session(spec, VideoWriter(spec, part.file, {}), part)
+    sink = Session(spec, VideoWriter(spec, part.file), part)
     sink.write(clip)
     with pytest.raises(StorageFailed, match=r"clip\.mp4: No space left"):
         sink.close()
@@ -216,7 +216,7 @@ def test_a_file_that_lacks_a_frame_is_not_delivered(tmp_path: Path) -> None:
 
     class Forgetful(VideoWriter):
         def __init__(self, spec: OutputSpec, file: BinaryIO) -> None:
-            super().__init__(spec, file, {})
+            super().__init__(spec, file)
             self.seen = 0
 
         def add(self, frame: torch.Tensor) -> None:
@@ -244,7 +244,7 @@ def test_a_failure_does_not_keep_the_encoder(tmp_path: Path) -> None:
     clip = smooth(9, 32, 48)
     spec = describe(tmp_path / "clip.mp4", clip)
     before = encoders()
-    sink = start(spec, lambda file: Broken(spec, file, {}))
+    sink = start(spec, lambda file: Broken(spec, file))
     with pytest.raises(EncodingError, match=r"clip\.mp4: ZeroDivisionError: broken") as raised:
         write_all(sink, clip)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)

@@ -41,7 +41,7 @@ def test_the_file_has_what_was_seen(tmp_path: Path, codec: str, sound_at: int | 
     writers: list[Seen] = []
 
     def make(file: object) -> Seen:
-        writers.append(Seen(spec, file, {}, lambda _: None))  # type: ignore[arg-type]  # the session's own
+        writers.append(Seen(spec, file, lambda _: None))  # type: ignore[arg-type]  # the session's own
         return writers[-1]
 
     with start(spec, make) as sink:
@@ -56,7 +56,7 @@ def test_the_file_has_what_was_seen(tmp_path: Path, codec: str, sound_at: int | 
     assert (saw.width, saw.height) == (64, 48)
     assert saw.sample in path.read_bytes()
     assert saw.decoder[2] in path.read_bytes()
-    with open_unseen(str(path), 1 if audio is None else 2) as container:
+    with open_unseen(str(path), "mp4", 1 if audio is None else 2) as container:
         assert first_picture(container, spec, saw) is saw
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_seen_early_when_no_frame_is_to_come(tmp_path: Path, frames: 
     writers: list[Seen] = []
 
     def make(file: object) -> Seen:
-        writers.append(Seen(spec, file, {}))  # type: ignore[arg-type]  # the session's own
+        writers.append(Seen(spec, file))  # type: ignore[arg-type]  # the session's own
         return writers[-1]
 
     with start(spec, make) as sink:
@@ -109,7 +109,7 @@ def test_a_file_that_changed_since_is_refused(
             super().check(path)
 
     spec = describe(tmp_path / "clip.mp4", CLIP)
-    sink = start(spec, lambda file: Damaged(spec, file, {}))
+    sink = start(spec, lambda file: Damaged(spec, file))
     for frames in chunks(CLIP, 4):
         sink.write(frames)
     with pytest.raises(EncodingError, match=named):
@@ -125,7 +125,7 @@ def test_a_picture_that_cannot_be_decoded_fails_the_job_at_once(tmp_path: Path) 
             return super()._look(replace(first, data=bytes(len(first.data))))
 
     spec = describe(tmp_path / "clip.mp4", CLIP)
-    sink = start(spec, lambda file: Broken(spec, file, {}))
+    sink = start(spec, lambda file: Broken(spec, file))
     sink.write(CLIP[:, :8])
     error = sink.result.exception(30)
     assert isinstance(error, EncodingError)
@@ -150,7 +150,7 @@ def test_abort_is_quick_while_the_first_picture_is_decoded(tmp_path: Path) -> No
 
     def make_busy() -> Sink:
         looks.clear()
-        sink = start(spec, lambda file: Held(spec, file, {}))
+        sink = start(spec, lambda file: Held(spec, file))
         sink.write(CLIP[:, :8])
         assert looks.wait(30)
         return sink

@@ -29,7 +29,7 @@ def litter(round_: int) -> None:
 def digest(path: Path, clip: torch.Tensor, planes: torch.Tensor, codec: str | None = None) -> str:
     """The hash of a file made without a session's thread, to be quick."""
     with path.open("w+b") as file:
-        writer = VideoWriter(describe(path, clip, codec=codec), file, {})
+        writer = VideoWriter(describe(path, clip, codec=codec), file)
         for frame in planes:
             writer.add(frame)
         for _ in writer.drain():

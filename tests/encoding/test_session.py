@@ -29,7 +29,7 @@ class HeldWriter(VideoWriter):
     """An encoder that takes no frame until it is let."""
 
     def __init__(self, spec: OutputSpec, file: object) -> None:
-        super().__init__(spec, file, {})  # type: ignore[arg-type]  # the session hands over its own file
+        super().__init__(spec, file)  # type: ignore[arg-type]  # the session hands over its own file
         self.may_go = threading.Event()
         self.before_each: Callable[[], None] = lambda: None
 
@@ -141,7 +141,7 @@ def test_the_file_is_made_before_its_end_is_told(tmp_path: Path, ends: bool) -> 
 
     clip = smooth(6, 32, 48)
     path = tmp_path / "clip.mp4"
-    sink = start(describe(path, clip), lambda file: Told(describe(path, clip), file, {}))
+    sink = start(describe(path, clip), lambda file: Told(describe(path, clip), file))
     sink.write(clip)
     assert checked.wait(10)
     assert not path.exists()
@@ -163,7 +163,7 @@ def test_a_result_does_not_wait_for_what_is_let_go(tmp_path: Path) -> None:
 
     clip = smooth(6, 32, 48)
     spec = describe(tmp_path / "clip.mp4", clip)
-    sink = start(spec, lambda file: Slow(spec, file, {}))
+    sink = start(spec, lambda file: Slow(spec, file))
     sink.write(clip)
     assert sink.close().path.exists()
     assert not may_go.is_set()
