@@ -12,7 +12,7 @@ import httpx
 from tests.e2e.requests import SMALL, occupied
 from tests.serving import finished
 
-LONG = SMALL | {"num_inference_steps": 150}
+LONG = SMALL | {"num_inference_steps": 40}
 
 
 def events_of(response: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -35,7 +35,7 @@ def watched(client: httpx.Client, video_id: str) -> list[tuple[str, dict[str, An
 def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     """Steps and chunks as they are done, progress that never falls, and the end as the last event."""
     with occupied(client) as release:
-        # Of a size whose steps take seconds together: what follows closely is told as one event.
+        # Of a size whose steps take a while each: what follows closely is told as one event.
         fields = LONG | {"size": "160x96", "num_frames": 17}
         created = client.post("/v1/videos", json=fields).json()
         with client.stream("GET", f"/v1/videos/{created['id']}/events") as response:
@@ -50,7 +50,7 @@ def test_events_tell_the_way_to_the_end(client: httpx.Client) -> None:
     assert all(before <= after for before, after in itertools.pairwise(told))
     steps = [(event["step"], event["steps"]) for _, event in events if event["stage"] == "denoise"]
     assert len(steps) > 1
-    assert {count for _, count in steps} == {150}
+    assert {count for _, count in steps} == {40}
 
 
 def test_events_of_an_ended_job(client: httpx.Client) -> None:

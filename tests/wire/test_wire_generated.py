@@ -72,7 +72,8 @@ def test_no_request_is_a_server_error(schema: BaseSchema) -> None:
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     statuses = Counter[tuple[str, int]]()
     for operation in operations:
-        videos = [_create(schema, name) for name in FORMATS for _ in range(3)]
+        named = "{" in operation.path  # where no video is, each would only repeat the same requests
+        videos = [_create(schema, name) for name in FORMATS for _ in range(3)] if named else []
         _try_out(operation, videos, statuses)
     assert statuses.total() >= CASES
     done = {label for label, status in statuses if status < 400}
