@@ -13,6 +13,8 @@ from encoding.base import Artifact, AudioSpec, OutputSpec
 from encoding.formats import FORMATS, open_sink
 from encoding.options import resolve
 
+SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
+"""One of each format."""
 FILM = Fraction(2997, 125)
 """23.976 frames per second, as a request writes it."""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.encoding.held import HeldWriter
+
 SETTLING_SECONDS = 5.0
 """A thread that was told to end may be inside one call of the encoder, on a busy machine."""
 
@@ -59,3 +61,12 @@ def leaves_nothing(tmp_path: Path) -> Iterator[None]:
         time.sleep(0.01)
     assert left == ""
     assert list(tmp_path.rglob("*.part")) == []
+
+
+@pytest.fixture
+def writers() -> Iterator[list[HeldWriter]]:
+    """The writers that a test made; all are let go at its end."""
+    made: list[HeldWriter] = []
+    yield made
+    for writer in made:
+        writer.may_go.set()

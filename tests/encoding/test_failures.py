@@ -30,9 +30,7 @@ from encoding.formats import open_sink
 from encoding.mp4 import VideoWriter
 from encoding.part import PartFile
 from encoding.session import Session, start
-from tests.encoding.clips import chunks, describe, noise, smooth
-
-SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
+from tests.encoding.clips import SUFFIXES, chunks, describe, noise, smooth
 
 
 class FullDisk(PartFile):

@@ -1,61 +1,26 @@
-"""The rules of a sink: what it takes, when it blocks, how it ends, and that nothing is left of a failure."""
+"""The rules of a sink: how it ends, and that nothing is left of a failure."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, wait
 from pathlib import Path
 
 import pytest
 import torch
 
-from encoding.base import OutputSpec, Sink
-from encoding.errors import BadFrames, EncodingError, SinkClosed
+from encoding.base import Sink
+from encoding.errors import EncodingError, SinkClosed
 from encoding.formats import open_sink
 from encoding.frames import YUV420P
 from encoding.mp4 import VideoWriter
-from encoding.options import resolve
-from encoding.session import Session, start
+from encoding.session import start
 from tests.encoding.aborting import assert_abort_is_quick
-from tests.encoding.clips import FILM, chunks, describe, encode, noise, smooth
+from tests.encoding.clips import FILM, SUFFIXES, chunks, describe, encode, noise, smooth
+from tests.encoding.held import HeldWriter, open_held
 from tests.encoding.judge import assert_plays
-
-SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
-
-
-class HeldWriter(VideoWriter):
-    """An encoder that takes no frame until it is let."""
-
-    def __init__(self, spec: OutputSpec, file: object) -> None:
-        super().__init__(spec, file)  # type: ignore[arg-type]  # the session hands over its own file
-        self.may_go = threading.Event()
-        self.before_each: Callable[[], None] = lambda: None
-
-    def add(self, frame: torch.Tensor) -> None:
-        self.may_go.wait(10)
-        self.before_each()
-        super().add(frame)
-
-
-@pytest.fixture
-def writers() -> Iterator[list[HeldWriter]]:
-    """The writers that a test made; all are let go at its end."""
-    made: list[HeldWriter] = []
-    yield made
-    for writer in made:
-        writer.may_go.set()
-
-
-def open_held(spec: OutputSpec, writers: list[HeldWriter]) -> Session:
-    """A sink whose encoder waits for `writers[-1].may_go`."""
-
-    def make(file: object) -> HeldWriter:
-        writers.append(HeldWriter(spec, file))
-        return writers[-1]
-
-    return start(spec, make)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -92,9 +57,6 @@ def write_then_fail(sink: Sink, frames: torch.Tensor) -> None:
     with sink:
         sink.write(frames)
         raise KeyError("generation")
-
-
-# How it ends.
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -285,165 +247,3 @@ def test_a_result_that_its_holder_cancels_is_an_abort(tmp_path: Path, writers: l
     assert sink.result.cancel()
     writers[-1].may_go.set()
     wait_until(lambda: list(tmp_path.iterdir()) == [])
-
-
-# What it takes.
-
-
-@pytest.mark.parametrize(
-    ("shape", "named"),
-    [
-        ((3, 2, 32, 46), r"\(3, 2, 32, 46\).*\(3, T ≥ 1, 32, 48\)"),
-        ((3, 2, 48, 32), r"\(3, 2, 48, 32\)"),
-        ((4, 2, 32, 48), r"\(4, 2, 32, 48\)"),
-        ((3, 0, 32, 48), r"\(3, 0, 32, 48\)"),
-        ((3, 32, 48), r"\(3, 32, 48\)"),
-        ((1, 3, 2, 32, 48), r"\(1, 3, 2, 32, 48\)"),
-        ((3, 5, 32, 48), r"5 written, num_frames is 4"),
-    ],
-)
-def test_frames_that_do_not_fit_are_refused(tmp_path: Path, shape: tuple[int, ...], named: str) -> None:
-    """A wrong shape or too many frames: the message has what came and what is expected; nothing is taken."""
-    clip = smooth(4, 32, 48)
-    with open_sink(describe(tmp_path / "clip.mp4", clip)) as sink:
-        with pytest.raises(BadFrames, match=named):
-            sink.write(torch.zeros(shape))
-        sink.write(clip)
-    assert_plays(sink.close().path, (48, 32), 4, FILM)
-
-
-def test_integers_are_not_frames(tmp_path: Path) -> None:
-    """Levels from 0 to 255 would be taken for white."""
-    clip = smooth(4, 32, 48)
-    sink = open_sink(describe(tmp_path / "clip.mp4", clip))
-    with pytest.raises(BadFrames, match=r"torch\.uint8.*floating-point"):
-        sink.write(torch.zeros((3, 4, 32, 48), dtype=torch.uint8))
-    sink.abort()
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_too_few_frames_are_a_failure(tmp_path: Path, suffix: str) -> None:
-    """The result says how many came; there is no file."""
-    clip = smooth(9, 32, 48)
-    with open_sink(describe(tmp_path / f"clip{suffix}", clip)) as sink:
-        sink.write(clip[:, :7])
-    with pytest.raises(BadFrames, match="7 written, num_frames is 9"):
-        sink.result.result(10)
-    with pytest.raises(BadFrames):
-        sink.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
-def test_values_that_are_no_numbers_are_a_failure(tmp_path: Path, suffix: str, value: float) -> None:
-    """NaN never becomes a black video: later calls and the result say so, and there is no file."""
-    clip = smooth(9, 32, 48)
-    clip[2, 4, 31, 47] = value
-    sink = open_sink(describe(tmp_path / f"clip{suffix}", clip))
-    sink.write(clip[:, :6])
-    wait([sink.result], timeout=10)
-    with pytest.raises(BadFrames, match="NaN or infinity"):
-        sink.write(clip[:, 6:])
-    with pytest.raises(BadFrames, match="NaN or infinity"):
-        sink.finish()
-    with pytest.raises(BadFrames, match="NaN or infinity"):
-        sink.close()
-    assert isinstance(sink.result.exception(10), BadFrames)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_frames_may_be_overwritten_after_the_write(tmp_path: Path, writers: list[HeldWriter]) -> None:
-    """The producer's buffer is its own again as soon as `write` returns."""
-    clip = smooth(8, 32, 48)
-    buffer = torch.empty_like(clip[:, :4])
-    with open_held(describe(tmp_path / "reused.mp4", clip), writers) as sink:
-        for frames in chunks(clip, 4):
-            buffer.copy_(frames)
-            sink.write(buffer)
-        buffer.fill_(float("nan"))
-        writers[-1].may_go.set()
-    with open_held(describe(tmp_path / "fresh.mp4", clip), writers) as fresh:
-        writers[-1].may_go.set()
-        fresh.write(clip)
-    assert sink.close().path.read_bytes() == fresh.close().path.read_bytes()
-
-
-def test_frames_from_autograd_and_inference_are_taken_alike(tmp_path: Path) -> None:
-    """A tensor that requires gradients or was made in inference mode is only pixels here."""
-    clip = smooth(6, 32, 48)
-    with torch.inference_mode():
-        made_there = clip + 0
-    with open_sink(describe(tmp_path / "a.mp4", clip)) as sink:
-        sink.write(clip[:, :2].clone().requires_grad_())
-        sink.write(made_there[:, 2:4])
-        with torch.inference_mode():
-            sink.write(made_there[:, 4:])
-    plain = encode(describe(tmp_path / "b.mp4", clip), clip).path.read_bytes()
-    assert sink.close().path.read_bytes() == plain
-
-
-# What it holds.
-
-
-def test_pending_bytes_stay_below_the_bound(tmp_path: Path, writers: list[HeldWriter]) -> None:
-    """With a slow encoder and chunks of all sizes, no more is held than allowed; the blocked time is told."""
-    clip = smooth(40, 32, 48)
-    bound = 5 * YUV420P.packed_bytes(1, 48, 32)
-    sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=bound), writers)
-    held: list[int] = []
-
-    def look() -> None:
-        held.append(sink.pending_bytes)
-        time.sleep(0.003)
-
-    writers[-1].before_each = look
-    writers[-1].may_go.set()
-    for first, last in ((0, 1), (1, 4), (4, 40)):  # the last chunk is seven times the bound
-        sink.write(clip[:, first:last])
-    artifact = sink.close()
-    assert 0 < max(held) <= bound
-    assert artifact.blocked_seconds > 0.05
-    assert sum(record.frames for record in artifact.records) == 40
-
-
-def test_a_frame_larger_than_the_bound_passes_alone(tmp_path: Path, writers: list[HeldWriter]) -> None:
-    """A bound that not one frame fits into means one at a time, not never."""
-    clip = smooth(6, 32, 48)
-    sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=10), writers)
-    held: list[int] = []
-    writers[-1].before_each = lambda: held.append(sink.pending_bytes)
-    writers[-1].may_go.set()
-    sink.write(clip)
-    sink.finish()
-    assert sink.close().num_frames == 6
-    assert set(held) == {YUV420P.packed_bytes(1, 48, 32)}
-
-
-def test_a_slow_preset_blocks_the_producer(tmp_path: Path) -> None:
-    """The real encoder at its slowest: the producer waits, and the wait is measured."""
-    clip = noise(90, 64, 96)  # the encoder itself holds back sixty
-    spec = describe(
-        tmp_path / "clip.mp4",
-        clip,
-        options=resolve("libx264", {"preset": "veryslow", "threads": 1}, present=True),
-        max_pending_bytes=2 * YUV420P.packed_bytes(1, 96, 64),
-    )
-    began = time.monotonic()
-    artifact = encode(spec, clip, chunk=2)
-    assert 0.05 < artifact.blocked_seconds < time.monotonic() - began
-
-
-def test_many_sinks_leave_nothing(tmp_path: Path) -> None:
-    """Finished, aborted and failed ones side by side: no thread, descriptor or file too many."""
-    clip = smooth(9, 32, 48)
-    for round_ in range(8):
-        sinks = [open_sink(describe(tmp_path / f"{round_}{suffix}", clip)) for suffix in SUFFIXES]
-        for sink in sinks:
-            sink.write(clip[:, :8])
-        sinks[0].abort()
-        sinks[2].finish()
-        for index in (1, 3):
-            sinks[index].write(clip[:, 8:])
-            sinks[index].close()
-    assert len(list(tmp_path.iterdir())) == 16

@@ -13,11 +13,10 @@ from encoding.base import Sink
 from encoding.errors import StorageFailed
 from encoding.formats import open_sink
 from tests.disks import Disk
-from tests.encoding.clips import chunks, describe, noise
+from tests.encoding.clips import SUFFIXES, chunks, describe, noise
 
 pytestmark = pytest.mark.mounts
 
-SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
 ROOM = 100_000
 """Bytes; each clip needs more."""
 

@@ -13,9 +13,8 @@ from encoding.errors import BadSound, EncodingError, InvalidSpec, SinkClosed
 from encoding.formats import open_sink
 from encoding.probe import try_spec
 from tests.encoding.aborting import assert_abort_is_quick
-from tests.encoding.clips import describe, smooth, sweep
+from tests.encoding.clips import SUFFIXES, describe, smooth, sweep
 
-SUFFIXES = [".mp4", ".webm", ".pt", ".safetensors"]
 RATE = 16_000
 CLIP = smooth(9, 32, 48)
 

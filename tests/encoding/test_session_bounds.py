@@ -1,0 +1,75 @@
+"""The rules of a sink: what it holds, and when it blocks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from encoding.formats import open_sink
+from encoding.frames import YUV420P
+from encoding.options import resolve
+from tests.encoding.clips import SUFFIXES, describe, encode, noise, smooth
+from tests.encoding.held import HeldWriter, open_held
+
+
+def test_pending_bytes_stay_below_the_bound(tmp_path: Path, writers: list[HeldWriter]) -> None:
+    """With a slow encoder and chunks of all sizes, no more is held than allowed; the blocked time is told."""
+    clip = smooth(40, 32, 48)
+    bound = 5 * YUV420P.packed_bytes(1, 48, 32)
+    sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=bound), writers)
+    held: list[int] = []
+
+    def look() -> None:
+        held.append(sink.pending_bytes)
+        time.sleep(0.003)
+
+    writers[-1].before_each = look
+    writers[-1].may_go.set()
+    for first, last in ((0, 1), (1, 4), (4, 40)):  # the last chunk is seven times the bound
+        sink.write(clip[:, first:last])
+    artifact = sink.close()
+    assert 0 < max(held) <= bound
+    assert artifact.blocked_seconds > 0.05
+    assert sum(record.frames for record in artifact.records) == 40
+
+
+def test_a_frame_larger_than_the_bound_passes_alone(tmp_path: Path, writers: list[HeldWriter]) -> None:
+    """A bound that not one frame fits into means one at a time, not never."""
+    clip = smooth(6, 32, 48)
+    sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=10), writers)
+    held: list[int] = []
+    writers[-1].before_each = lambda: held.append(sink.pending_bytes)
+    writers[-1].may_go.set()
+    sink.write(clip)
+    sink.finish()
+    assert sink.close().num_frames == 6
+    assert set(held) == {YUV420P.packed_bytes(1, 48, 32)}
+
+
+def test_a_slow_preset_blocks_the_producer(tmp_path: Path) -> None:
+    """The real encoder at its slowest: the producer waits, and the wait is measured."""
+    clip = noise(90, 64, 96)  # the encoder itself holds back sixty
+    spec = describe(
+        tmp_path / "clip.mp4",
+        clip,
+        options=resolve("libx264", {"preset": "veryslow", "threads": 1}, present=True),
+        max_pending_bytes=2 * YUV420P.packed_bytes(1, 96, 64),
+    )
+    began = time.monotonic()
+    artifact = encode(spec, clip, chunk=2)
+    assert 0.05 < artifact.blocked_seconds < time.monotonic() - began
+
+
+def test_many_sinks_leave_nothing(tmp_path: Path) -> None:
+    """Finished, aborted and failed ones side by side: no thread, descriptor or file too many."""
+    clip = smooth(9, 32, 48)
+    for round_ in range(8):
+        sinks = [open_sink(describe(tmp_path / f"{round_}{suffix}", clip)) for suffix in SUFFIXES]
+        for sink in sinks:
+            sink.write(clip[:, :8])
+        sinks[0].abort()
+        sinks[2].finish()
+        for index in (1, 3):
+            sinks[index].write(clip[:, 8:])
+            sinks[index].close()
+    assert len(list(tmp_path.iterdir())) == 16
