@@ -35,8 +35,8 @@ CACHE_FRAMES = 2
 """Earlier frames under a causal kernel of three."""
 
 _SINGLE = 4
-"""So many frames at a taper's end go one by one: an encoder that needs a little longer for a frame than the
-last resolution does, as our default on 16 cores, would be at a pair still when the last one is there."""
+"""So many frames at a taper's end go one by one: an encoder that needs a little longer for a frame than the last
+resolution does, as our default on 16 cores, would be at a pair still when the last one is there."""
 
 
 @dataclass(slots=True)
