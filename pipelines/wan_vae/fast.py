@@ -34,10 +34,6 @@ UpBlock: TypeAlias = "WanUpBlock | WanResidualUpBlock"
 CACHE_FRAMES = 2
 """Earlier frames under a causal kernel of three."""
 
-_SINGLE = 4
-"""So many frames at a taper's end go one by one: an encoder that needs a little longer for a frame than the last
-resolution does, as our default on 16 cores, would be at a pair still when the last one is there."""
-
 
 @dataclass(slots=True)
 class Window:
@@ -144,7 +140,7 @@ class Step:
         """`first`: of the first latent frame, which skips the doubling in time.
 
         `stretch`: frames (≥ 1) that the last resolution, which needs the most memory, takes at once.
-        `taper`: the last of them go in ever shorter stretches, and the very last one by one.
+        `taper`: the last of them go in ever shorter stretches, down to one frame.
         """
         self._decoder = decoder
         self._caches = caches
@@ -236,9 +232,7 @@ class Step:
 def _pieces(frames: int, size: int, *, taper: bool) -> Iterator[slice]:
     start = 0
     while (left := frames - start) > 0:
-        count = min(size, left)
-        if taper and left <= size:
-            count = (left + 1) // 2 if left > _SINGLE else 1
+        count = min(size, left) if left > size or not taper else (left + 1) // 2
         yield slice(start, start + count)
         start += count
 
