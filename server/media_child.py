@@ -56,7 +56,7 @@ def write_media(source: Source, target: Target, arguments: Mapping[str, float]) 
 
 
 def write_audio(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
-    """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate.
+    """The first sound stream as 32-bit float WAV, mono or stereo, at its own rate; silence where it pauses.
 
     Raises:
         Refused: there is none, or none that `Track` takes, or it is shorter than `LEAST_S`, or, with
@@ -68,9 +68,12 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
         raise Refused("has no sound")
     with _writing(target, "wav") as output:
         track = Track(output, stream, arguments["max_seconds"])
-        for frame in _decoded(container, stream):
+        heard = Heard(track)
+        for number, frame in enumerate(_decoded(container, stream)):
             assert isinstance(frame, av.AudioFrame)
-            track.write(frame)
+            if number == 0:
+                heard.begin((frame.pts or 0) * (frame.time_base or Fraction(0)))
+            heard.hear(frame)
         if track.samples == 0:
             raise Refused("has no sound in it")
         if track.samples < LEAST_S * track.rate:

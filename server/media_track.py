@@ -22,7 +22,7 @@ LOUDEST = 1e6
 AUDIBLE = 1e-4
 """The least peak of a sound that is not silent, of 1 at full scale: -80 dB."""
 GAP = Fraction(1, 10)
-"""Seconds without sound from which on a film's sound pauses; less is how files round their times."""
+"""Seconds without sound from which on it pauses; less is how files round their times."""
 SAMPLE_BYTES = 4
 """Of a sample of one channel, a 32-bit float."""
 
@@ -116,7 +116,9 @@ class Track:
 
 
 class Heard:
-    """The sound of a film, on its way to its track, where each sample stands at its time."""
+    """A sound on its way to its track, where each sample stands at its time: behind the first picture of a
+    film, or behind the sound's own beginning.
+    """
 
     def __init__(self, track: Track | None) -> None:
         self._track = track
@@ -125,7 +127,7 @@ class Heard:
         self._early: list[av.AudioFrame] = []
 
     def begin(self, pictures: Fraction) -> None:
-        """The first picture, of the time `pictures` in seconds, is there, and so are all streams."""
+        """What is heard at `pictures` seconds is the track's beginning. All streams of the file are there."""
         self._pictures = pictures
         for frame in self._early:
             self.hear(frame)

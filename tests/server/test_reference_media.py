@@ -163,6 +163,17 @@ async def test_a_films_sound_begins_with_its_pictures(
             assert tone_of(wave[-20_000:], 48_000) == pytest.approx(TONE, abs=4)
 
 
+async def test_a_sound_that_pauses_is_as_long_as_it_is_heard(target: Path) -> None:
+    """From its own beginning, whenever that is; what a voice does not say takes its time too."""
+    rate, wave = await _sound(film("matroska", audio="pcm_s16le", sound_late=0.2, pause=0.5), target)
+    assert wave.shape[1] == pytest.approx(1.5 * rate, abs=100)
+    loud = np.abs(wave[0]) > 0.01
+    assert np.argmax(loud) < 100
+    silent = wave[0, round(0.54 * rate) : round(1.0 * rate)]
+    assert np.abs(silent).max() == 0
+    assert tone_of(wave[0, round(1.05 * rate) :], rate) == pytest.approx(TONE, abs=4)
+
+
 async def test_a_films_sound_that_pauses_goes_on_in_its_time(target: Path) -> None:
     """There is silence meanwhile, and no more than that."""
     await store("video", film("matroska", audio="pcm_s16le", sound_late=0.2, pause=0.5), target, heard=1)
