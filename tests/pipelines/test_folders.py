@@ -7,9 +7,11 @@ from importlib import import_module
 from pathlib import Path
 
 import diffusers
+import huggingface_hub.constants
 import pytest
 
 import pipelines.tiny_h3
+from pipelines import folders
 from pipelines.errors import LoadFailed
 from pipelines.registry import KINDS, load
 from pipelines.wan_s2v.components import WanS2VPipeline
@@ -58,6 +60,27 @@ def test_a_folder_without_a_usable_index_is_named(kind: str, tmp_path: Path) -> 
         assert refused(kind, tmp_path).startswith(f"{path}/model_index.json does not tell a _class_name")
     assert refused(kind, index).startswith(f"{path}/model_index.json is not a folder here")
     assert "load_format dummy takes no other" in refused(kind, "some/where", "dummy")
+
+
+def test_a_hub_repository_of_another_kind_is_named_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the index in the hub's cache, with no network; without one it is the loader that refuses."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    cached = tmp_path / "models--someone--i2v"
+    snapshot = cached / "snapshots" / ("0" * 40)
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text(snapshot.name)
+    snapshot.mkdir(parents=True)
+    (snapshot / "model_index.json").write_text((TINY / "i2v" / "model_index.json").read_text())
+    told = refused("minimax-h3", "someone/i2v")
+    assert told.startswith("model m: kind: 'minimax-h3' is not allowed for someone/i2v, which holds a Wan")
+    with pytest.raises(LoadFailed, match="cannot load someone/else"):
+        load(tiny_config("t2v", path="someone/else"), "cpu")
+    monkeypatch.setattr(folders, "hf_hub_download", lambda *_: pytest.fail("what is at hand is enough"))
+    with pytest.raises(LoadFailed, match="cannot load someone/i2v"):
+        load(tiny_config("t2v", path="someone/i2v"), "cpu")
 
 
 def test_a_folder_with_two_indexes_is_of_either_kind(tmp_path: Path) -> None:
