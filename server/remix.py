@@ -11,7 +11,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from pipelines.base import Reference
+from pipelines.base import ModelInfo, Reference
 from server.echo import shown
 from server.errors import BadField, IllegalMove, VideoExpired
 from server.jobs import Job, JobStatus
@@ -23,6 +23,7 @@ from server.schemas import VideoGenerationRequest
 from server.services import Services
 from server.spool import Upload
 from server.wav import seconds_of
+from server.wire import rate_on_wire
 
 SAME_NAMES = (
     "seed",
@@ -61,16 +62,31 @@ async def remixed(
     """
     request, theirs = parsed.request, source.resolved
     whole = request.model_copy(update=await to_thread.run_sync(_taken_over, parsed, source))
-    if find_model(whole, services.capabilities).id != theirs.params.model:
+    info = find_model(whole, services.capabilities)
+    if info.id != theirs.params.model:
         raise BadField(
             "model", f"{shown(request.model)} is not allowed; the source has {theirs.params.model}"
         )
+    if request.seconds is None and whole.seconds is not None and whole.fps is not None:
+        _check_rate(whole.fps, whole.seconds, info)
     resolved = resolve(whole, services.capabilities, services.settings)
     if request.latent_path is None:
         resolved = replace(resolved, params=replace(resolved.params, latents=theirs.params.latents))
     if "video_codec_options" not in request.model_fields_set and resolved.codec == theirs.codec:
         resolved = replace(resolved, codec_options=theirs.codec_options)
     return whole, resolved
+
+
+def _check_rate(fps: Fraction, seconds: Fraction, info: ModelInfo) -> None:
+    """Raise BadField if as many `seconds` as the source has are too many frames at the rate asked for."""
+    frames, limit = frames_in(seconds, fps), info.limits.max_num_frames
+    if frames > limit:
+        then = f"the source's {float(seconds):.6g} s would be {frames:,} frames then"
+        raise BadField(
+            "fps",
+            f"{rate_on_wire(fps)} is not allowed; {then}, and {info.id} makes at most {limit}; "
+            "num_frames or seconds takes their beginning",
+        )
 
 
 def _taken_over(parsed: ParsedRequest, source: Job) -> dict[str, Any]:

@@ -205,3 +205,18 @@ async def test_a_remix_at_another_rate_says_as_much(server: Server) -> None:
         assert again.json()["num_frames"] == frames
         params = server.engine.tasks[await server.finish(2 * place + 2)].params
         assert (params.num_frames, params.fps) == (frames, Fraction(24))
+
+
+async def test_a_remix_at_a_rate_that_makes_it_too_long_names_the_rate(server: Server) -> None:
+    """It is what the client has asked for; the length is the source's, 96 of 128 frames."""
+    first = await ask(server, wav(8), num_frames="96")
+    await server.finish(1)
+    url = f"/v1/videos/{first.json()['id']}/remix"
+    again = await server.client.post(url, json={"prompt": "y", "fps": 30})
+    assert again.status_code == 400
+    error = again.json()["error"]
+    assert error["param"] == "fps"
+    assert error["message"].startswith(
+        "fps: 30 is not allowed; the source's 6 s would be 180 frames then, and"
+    )
+    assert f"at most {LIMIT}" in error["message"]
