@@ -116,7 +116,7 @@ class ModelConfig:
     negative_prompt: str | None = None
     max_sequence_length: int | None = None
     offload: Literal["none", "model"] = "none"
-    """`model` keeps components on the host and moves each to the device for its turn."""
+    """`model` keeps all weights on the host, and copies each component to the device in turn."""
     load_format: Literal["auto", "dummy"] = "auto"
     """`dummy` builds the architecture with random weights: speed and memory without the checkpoint."""
     tasks: tuple[str, ...] = ()

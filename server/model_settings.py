@@ -114,7 +114,10 @@ class ModelSettings(Section):
     max_sequence_length: int | None = Field(
         None, ge=1, le=512, description="default prompt length in tokens; null: 512, or no bound"
     )
-    offload: Literal["none", "model"] = Field("none", description="`model` keeps idle components on the host")
+    offload: Literal["none", "model"] = Field(
+        "none",
+        description="`model` keeps all weights on the host, and copies each component to the device in turn",
+    )
     load_format: Literal["auto", "dummy"] = Field(
         "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
     )
