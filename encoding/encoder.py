@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import av
 from av.codec.context import ThreadType
 from av.video.codeccontext import VideoCodecContext
@@ -9,6 +11,7 @@ from av.video.codeccontext import VideoCodecContext
 from encoding.base import OutputSpec
 from encoding.errors import EncodingError, InvalidOption, InvalidSpec, translate
 from encoding.options import CODECS
+from encoding.priority import usual_priority
 from encoding.sound import check_audio
 
 _BT709 = 1
@@ -55,7 +58,8 @@ def open_encoder(context: VideoCodecContext, spec: OutputSpec) -> None:
     """
     _configure(context, spec)
     try:
-        context.open()
+        with usual_priority() if CODECS[context.name].realtime else nullcontext():
+            context.open()
     except av.FFmpegError as error:
         raise EncodingError(f"{context.name} refuses {_asked(spec)}: {error.strerror}") from error
     for option, value in context.options.items():  # what opening left over

@@ -24,6 +24,8 @@ class Codec:
     """Shortest side of a picture that it takes, in pixels."""
     tag: str | None = None
     """Its name in an MP4 where FFmpeg would choose one that some players refuse."""
+    realtime: bool = False
+    """Whether it takes the highest priority of all where it may, see `priority.usual_priority`."""
 
 
 _FASTER = ("ultrafast", "superfast", "veryfast", "faster", "fast")
@@ -41,9 +43,10 @@ def _codec(
     *,
     min_side: int = 2,
     tag: str | None = None,
+    realtime: bool = False,
 ) -> Codec:
     frozen = MappingProxyType(defaults), MappingProxyType(always), MappingProxyType(options)
-    return Codec(*frozen, min_side=min_side, tag=tag)
+    return Codec(*frozen, min_side=min_side, tag=tag, realtime=realtime)
 
 
 def _nvenc(*profiles: str, cq: int, highest: int, tag: str | None = None) -> Codec:
@@ -118,6 +121,7 @@ CODECS: Mapping[str, Codec] = MappingProxyType(
             {"svtav1-params": "pred-struct=1:lp=4"},
             {"preset": Number("preset", 0, 13), "crf": Number("crf", 1, 63), "gop": _GOP},
             min_side=32,  # with less and a side beyond 64 it hangs
+            realtime=True,
         ),
         "h264_nvenc": _nvenc("baseline", "main", "high", cq=19, highest=51),
         "hevc_nvenc": _nvenc("main", cq=21, highest=51, tag="hvc1"),
