@@ -99,9 +99,11 @@ class Faulty:
             _spoil_next_latents()
         elif fault is not None and fault.kind not in ("nan", "tail"):
             control = FaultyControl(control, fault)
-        yield from self._pipeline.generate(params, control)
+        made = self._pipeline.generate(params, control)
         if fault is not None and fault.kind == "tail" and fault.is_due():
-            _delay_next_tail(float(fault.value))
+            yield from _before_last(made, lambda: _delay_next_tail(float(fault.value)))
+        else:
+            yield from made
 
 
 class FaultyControl:
@@ -143,6 +145,17 @@ def _spoil_next_latents() -> None:
         return original(*arguments) * float("nan")
 
     module.denoise = denoise
+
+
+def _before_last(made: Generator[Chunk | Sound], happen: Callable[[], None]) -> Generator[Chunk | Sound]:
+    """The same parts. It happens before the last is handed on: whoever has that may end the file."""
+    with contextlib.closing(made):
+        held = next(made)
+        for part in made:
+            yield held
+            held = part
+        happen()
+        yield held
 
 
 def _delay_next_tail(seconds: float) -> None:
