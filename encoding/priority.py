@@ -22,8 +22,9 @@ def usual_priority() -> Iterator[None]:
         yield
     finally:
         for thread in (0, *(set(_threads()) - before)):
-            with suppress(ProcessLookupError):
-                os.sched_setscheduler(thread, policy, priority)
+            with suppress(OSError):  # it has ended; or its policy is not ours to set, as it was not SVT-AV1's
+                if os.sched_getscheduler(thread) != policy:
+                    os.sched_setscheduler(thread, policy, priority)
 
 
 def _threads() -> Iterator[int]:

@@ -11,9 +11,11 @@ from pathlib import Path
 import av
 import pytest
 
+from encoding.base import AudioSpec
 from encoding.check import check_video_file
 from encoding.errors import EncodingError
-from tests.encoding.clips import describe, encode, smooth
+from encoding.packets import AnyPacket, add_copy
+from tests.encoding.clips import describe, encode, smooth, sweep
 
 CLIP = smooth(12, 32, 48)
 FILM = Fraction(24)
@@ -86,6 +88,19 @@ def with_an_empty_picture(data: bytes) -> bytes:
     return data[:place] + bytes(200) + data[place + 200 :]
 
 
+def with_something_behind(data: bytes) -> bytes:
+    return data + bytes(100)
+
+
+def with_half_a_box_behind(data: bytes) -> bytes:
+    return data + struct.pack(">I4s", 100, b"free")
+
+
+def with_an_end_of_its_own(data: bytes) -> bytes:
+    """Players stop after the first tick."""
+    return written_over(data, table(data, b"elst"), 1)
+
+
 DAMAGES: list[Callable[[bytes], bytes]] = [
     cut_off,
     without_a_type,
@@ -98,6 +113,9 @@ DAMAGES: list[Callable[[bytes], bytes]] = [
     with_endless_delays,
     with_its_index_behind,
     with_an_empty_picture,
+    with_something_behind,
+    with_half_a_box_behind,
+    with_an_end_of_its_own,
 ]
 
 
@@ -130,3 +148,47 @@ def test_another_rate_is_found(tmp_path: Path) -> None:
     path = encode(spec, CLIP).path
     with pytest.raises(EncodingError, match=r"picture 1 is shown at 0\.041667 s, 0\.033333 s expected"):
         check_video_file(path, replace(spec, fps=Fraction(30)))
+
+
+def retimed(path: Path, shift: Callable[[AnyPacket], int]) -> None:
+    """Move every packet of a file by so many units of its clock."""
+    old = path.rename(path.with_stem("old"))
+    options = {"movflags": "faststart"} if path.suffix == ".mp4" else {}
+    with av.open(str(old)) as source, av.open(str(path), "w", options=options) as copy:
+        copies = {stream: add_copy(copy, stream) for stream in source.streams}
+        for packet in source.demux():
+            if packet.pts is not None and packet.dts is not None:
+                by = shift(packet)
+                packet.pts, packet.dts = packet.pts + by, packet.dts + by
+                packet.stream = copies[packet.stream]
+                copy.mux_one(packet)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".webm"])
+def test_a_late_sound_is_found(tmp_path: Path, suffix: str) -> None:
+    """As late as a picture lasts at the least rate, at which its end would not tell."""
+    audio = AudioSpec(48_000, 1)
+    spec = describe(tmp_path / f"clip{suffix}", CLIP[:, :2], Fraction(1), audio=audio)
+    path = encode(spec, CLIP[:, :2], sound=sweep(48_000, 1, 2)).path
+    retimed(path, lambda _: 0)
+    check_video_file(path, spec)
+    retimed(path, lambda packet: int(0.9 / packet.time_base) if packet.stream.type == "audio" else 0)
+    with pytest.raises(EncodingError, match=r"there is no sound from 0\.000 to 0\.8\d\d s"):
+        check_video_file(path, spec)
+
+
+def test_slow_pictures_of_a_webm_are_found(tmp_path: Path) -> None:
+    """Which has no index; the first picture is in its place."""
+    spec = describe(tmp_path / "clip.webm", CLIP, FILM)
+    path = encode(spec, CLIP).path
+    retimed(path, lambda packet: (packet.pts or 0) // 20)
+    with pytest.raises(EncodingError, match=r"picture 1 is shown at 0\.044000 s, 0\.041667 s expected"):
+        check_video_file(path, spec)
+
+
+def test_another_codec_is_found(tmp_path: Path) -> None:
+    """The message has both."""
+    spec = describe(tmp_path / "clip.mp4", CLIP, FILM)
+    path = encode(spec, CLIP).path
+    with pytest.raises(EncodingError, match=r"its pictures are h264, hevc expected"):
+        check_video_file(path, replace(spec, codec="libx265"))

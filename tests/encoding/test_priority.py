@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from encoding.options import CODECS
+from encoding.priority import usual_priority
 from encoding.probe import available_codecs
 
 PROBE = """
@@ -40,3 +41,23 @@ def test_an_encoder_takes_no_priority_over_others(codec: str) -> None:
 def test_nobody_here_has_priority() -> None:
     """Every encoder has been tried in this process by now: what it starts later would inherit it."""
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_a_system_that_lets_nobody_choose_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a filter of system calls: no encoder would work there otherwise."""
+    policy, priority, choose = os.sched_getscheduler(0), os.sched_getparam(0), os.sched_setscheduler
+    asked: list[int] = []
+
+    def refuse(thread: int, *_: object) -> None:
+        asked.append(thread)
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    try:
+        with usual_priority():
+            choose(0, os.SCHED_BATCH, os.sched_param(0))
+        with usual_priority():
+            pass
+    finally:
+        choose(0, policy, priority)
+    assert asked == [0]
