@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from benchmarks.peers import PEER_CODEC, Peer, chunked_mp4
 from encoding.base import Artifact, OutputSpec
 from encoding.formats import FORMATS, Live, open_sink
 from encoding.options import resolve
+from pipelines.ahead import asked_ahead
+from pipelines.base import Chunk
 from pipelines.wan_vae import StreamingDecoder
 
 CLIP_FRAMES = 64
@@ -166,12 +167,13 @@ def _to_mp4(case: Case, options: dict[str, str], *, mixed: bool = False) -> None
 
 
 def _written(case: Case, options: dict[str, str], *, mixed: bool, live: Live | None = None) -> Artifact:
-    """As a worker does it: a sink is opened once the device has been given its first two parts to make."""
-    frames = replaced(case) if mixed else case.decoder.decode(case.latents)
-    begun = chain(list(islice(frames, 2)), frames)
-    with open_sink(case.spec(options), live) as sink:
-        for part in begun:
-            sink.write(part)
+    """As a worker does it."""
+    frames, spec = replaced(case) if mixed else case.decoder.decode(case.latents), case.spec(options)
+    ahead = asked_ahead(map(Chunk, frames), spec.num_frames)
+    with open_sink(spec, live) as sink:
+        for part in ahead:
+            assert isinstance(part, Chunk), "there is no sound among them"
+            sink.write(part.frames)
     if case.latents.is_cuda:  # the host is ahead of the device
         torch.cuda.synchronize()
     there = time.monotonic()

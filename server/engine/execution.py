@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import closing
-from itertools import chain, groupby, islice
+from itertools import groupby
 
 from encoding.base import Artifact, OutputSpec, Sink
 from encoding.formats import open_sink
 from encoding.probe import try_spec
+from pipelines.ahead import asked_ahead
 from pipelines.base import Chunk, Pipeline, Sound, Stage
 from pipelines.errors import BadOutput, Cancelled
 from server.engine.base import (
@@ -146,11 +147,11 @@ class Execution:
         # Closed here, and not when it is collected: the device is said to be free after this.
         with closing(pipeline.generate(self.task.params, self._control)) as made:
             for output, parts in groupby(made, key=lambda part: part.output):
-                live = self._live if self.task.live and output == 0 else None
-                begun = _begun(parts)
-                with open_sink(self._spec(output), live) as sink:
+                spec, live = self._spec(output), self._live if self.task.live and output == 0 else None
+                ahead = asked_ahead(parts, spec.num_frames)
+                with open_sink(spec, live) as sink:
                     self._sinks.append(sink)
-                    for part in begun:
+                    for part in ahead:
                         _write(sink, part)
         self._control.check()  # a cancel between the last chunk and here
         if len(self._sinks) < len(self.task.outputs):
@@ -216,15 +217,6 @@ class Execution:
             logger.error("job failed", exc_info=error, extra=known)
         self._ended(job_id)
         self._send(Failed(job_id, code, message, victim and code != "cancelled"))
-
-
-def _begun(parts: Iterator[Chunk | Sound]) -> Iterator[Chunk | Sound]:
-    """The same, once the first two have been asked for.
-
-    To open an encoder takes as long as a GPU needs for the first frame of a decode: with that one alone to
-    make it would wait.
-    """
-    return chain(list(islice(parts, 2)), parts)
 
 
 def _write(sink: Sink, part: Chunk | Sound) -> None:
