@@ -122,24 +122,24 @@ class Heard:
 
     def __init__(self, track: Track | None) -> None:
         self._track = track
-        self._pictures: Fraction | None = None
+        self._origin: Fraction | None = None
         self._started = False
         self._early: list[av.AudioFrame] = []
 
-    def begin(self, pictures: Fraction) -> None:
-        """What is heard at `pictures` seconds is the track's beginning. All streams of the file are there."""
-        self._pictures = pictures
+    def begin(self, origin: Fraction) -> None:
+        """What is heard at `origin` seconds is the track's beginning. All streams of the file are there."""
+        self._origin = origin
         for frame in self._early:
             self.hear(frame)
         self._early.clear()
 
     def hear(self, frame: av.AudioFrame) -> None:
-        """Write it, or keep it until the pictures begin."""
-        if self._pictures is None:
+        """Write it, or keep it until the track's beginning is known."""
+        if self._origin is None:
             self._early.append(frame)
         elif self._track is not None:
             if frame.pts is not None and frame.time_base is not None:
-                late = frame.pts * frame.time_base - self._pictures - self._track.seconds
+                late = frame.pts * frame.time_base - self._origin - self._track.seconds
                 if late > GAP or not self._started:
                     self._track.skip(late)
             self._started = True
