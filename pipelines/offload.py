@@ -8,16 +8,28 @@ from typing import Any
 import torch
 
 
-def keep_on_host(components: Iterable[object]) -> None:
+def keep_on_host(components: Iterable[object], *, mapped: bool) -> None:
     """Let the modules among `components` keep their weights on the host while the device has a copy.
 
     diffusers offloads by `module.to(device)` and, for another's turn, `module.to("cpu")`. That copies back
     what nobody has changed, into memory that the host must find again: of 60 GB, for about a minute. Here the
     copy on the device is let go instead. What is done to the weights on the host between two turns stays.
+
+    `mapped`: they may be pages of the checkpoint's files, as libraries load them, and are copied out of
+    those: else the first request would wait for the disk, where memory is short each turn, and a file that
+    is overwritten would change the model.
     """
     for component in components:
         if isinstance(component, torch.nn.Module):
+            if mapped:
+                _copy_out(component)
             component.to = _Keeping(component)  # type: ignore[method-assign]
+
+
+def _copy_out(module: torch.nn.Module) -> None:
+    for weight in module.parameters():
+        if weight.device.type == "cpu":
+            weight.data = weight.data.clone()
 
 
 class _Keeping:
@@ -41,5 +53,6 @@ class _Keeping:
 
     def _return(self) -> None:
         for name, weight in self._module.named_parameters():
-            if name in self._kept:
-                weight.data = self._kept.pop(name)
+            kept = self._kept.pop(name, None)
+            if kept is not None and kept.dtype == weight.dtype:  # else it was changed on the device, and goes
+                weight.data = kept

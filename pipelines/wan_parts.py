@@ -13,6 +13,7 @@ from pipelines.errors import LoadFailed, loading
 from pipelines.offload import keep_on_host
 from pipelines.wan_denoise import Embeddings
 from pipelines.wan_vae import StreamingDecoder, fp8, keep_kernels_in
+from pipelines.wan_vae.convs import lay_channels_last
 
 Read = Callable[[str, torch.dtype], Any]
 """A folder or hub repository, and the type of its weights → its parts on the CPU, as a diffusers pipeline."""
@@ -47,8 +48,10 @@ def load_parts(
             pipe = dummy_pipeline(config.path, dtype, home, pipeline, precise)
         else:
             pipe = read(config.path, dtype)
+        # Here, for what is laid on the device is gone with the turn where it is offloaded.
+        lay_channels_last(pipe.components["vae"].encoder)
         if config.offload == "model":
-            keep_on_host(pipe.components.values())
+            keep_on_host(pipe.components.values(), mapped=config.load_format != "dummy")
             pipe.enable_model_cpu_offload(device=device)
         else:
             pipe.to(device)
@@ -59,14 +62,17 @@ def decoder_of(pipe: Any, config: ModelConfig) -> StreamingDecoder:
     """The decoder of its VAE, as it is configured.
 
     Raises:
-        LoadFailed: `decode.precision` fp8 for a VAE that it would change nothing of.
+        LoadFailed: `decode.precision` fp8 for a VAE that it would change nothing of, or whose weights are
+            no numbers.
     """
     decode = config.decode
     low = decode.precision == "fp8"
-    if low and not fp8.low_convs(pipe.vae.decoder):
-        raise LoadFailed(
-            f"model {config.id}: decode.precision is fp8; its VAE has no convolution with the channels for it"
-        )
+    if low:
+        with loading(config.id, config.path):
+            scales = fp8.input_scales(pipe.vae.decoder)
+        if not scales:
+            lacks = "its VAE has no convolution with the channels for it"
+            raise LoadFailed(f"model {config.id}: decode.precision is fp8; {lacks}")
     return StreamingDecoder(
         pipe.vae, chunk=decode.chunk_frames, tile=decode.tile, exact=decode.exact, fp8=low
     )

@@ -9,7 +9,7 @@ import torch
 from pipelines.base import Grid, ModelConfig
 from pipelines.wan_vae import StreamingDecoder
 from pipelines.wan_vae.encoder import encode
-from pipelines.warming import warming
+from pipelines.warming import room_for, warming
 
 WARM_LATENTS = 6
 """A first latent frame, a whole step or two, and one that is not whole."""
@@ -25,9 +25,10 @@ def warm(pipe: Any, decoder: StreamingDecoder, grid: Grid, config: ModelConfig, 
         for width, height in dict.fromkeys(((config.width, config.height), *config.decode.warm_sizes)):
             sides = grid.side(height), grid.side(width)
             shape = (1, vae.config.z_dim, WARM_LATENTS, *(side // scale for side in sides))
-            for _ in decoder.decode(torch.randn(shape, dtype=vae.dtype, device=device)):
-                pass
-            if encoded:
-                video = torch.rand(1, 3, encoded, *sides, dtype=vae.dtype, device=device)
-                encode(vae, video, config.decode.tile)
+            with room_for(config.id, width, height):
+                for _ in decoder.decode(torch.randn(shape, dtype=vae.dtype, device=device)):
+                    pass
+                if encoded:
+                    video = torch.rand(1, 3, encoded, *sides, dtype=vae.dtype, device=device)
+                    encode(vae, video, config.decode.tile)
         pipe.maybe_free_model_hooks()

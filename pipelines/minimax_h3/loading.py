@@ -50,7 +50,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
             if name == CONDITIONER:
                 _shorten(pipe)
     if manager is not None:
-        keep_on_host(pipe.components.values())
+        keep_on_host(pipe.components.values(), mapped=config.load_format != "dummy")
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
     else:
         pipe.to(device)

@@ -32,7 +32,7 @@ from pipelines.minimax_h3.loading import load
 from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
 from pipelines.minimax_h3.references import read, shortest_film
 from pipelines.minimax_h3.warm import decode_once
-from pipelines.warming import warming
+from pipelines.warming import room_for, warming
 
 _DISTILLED = "is distilled: its guidance is part of its weights"
 UNUSED = {
@@ -81,7 +81,7 @@ class MiniMaxH3:
     def _warm(self, task: str, config: ModelConfig) -> None:
         grid = self.info.grid
         sides = grid.side(config.width), grid.side(config.height)
-        with warming(config.id, self._device):
+        with warming(config.id, self._device), room_for(config.id, config.width, config.height):
             decode_once(self._pipe, task, *sides, grid.frames(config.num_frames), self._device)
 
     @torch.inference_mode()

@@ -44,7 +44,7 @@ class StreamingDecoder:
         `taper`: the last step ends with ever fewer frames, so that little is left to be done with them once
         the decode is over; not in tiles, nor where exact. None: on a CUDA device, where they come quickly.
         `fp8`: convolutions of residual blocks in e4m3, on a Hopper GPU and with a bfloat16 VAE: faster, with
-        about 8.5 times bfloat16's error (docs/decisions/2026-11-29-fp8.md). Not with `exact`.
+        about 8 times bfloat16's error (simulated; docs/decisions/2026-11-29-fp8.md). Not with `exact`.
         """
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}; allowed: 1 and above")

@@ -48,11 +48,16 @@ def input_scales(decoder: torch.nn.Module) -> Mapping[WanCausalConv3d, float]:
 
     The largest power of two with which no value can leave e4m3's range, whatever is decoded: behind a norm
     and SiLU none passes √channels times the norm's largest weight.
+
+    Raises:
+        ValueError: that is no number.
     """
     convs = low_convs(decoder)
     if not convs:
         return {}
     weights = torch.stack([norm.gamma.detach().abs().amax().float() for norm in convs.values()]).tolist()
+    if not all(map(math.isfinite, weights)):
+        raise ValueError("decoder: a norm of its weights is NaN or infinite, where fp8 needs its largest")
     return {
         conv: 2.0 ** math.floor(math.log2(LARGEST_FP8 / max(math.sqrt(conv.in_channels) * weight, 1e-6)))
         for conv, weight in zip(convs, weights, strict=True)

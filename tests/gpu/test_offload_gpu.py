@@ -14,7 +14,7 @@ def test_the_device_gives_its_copy_back_and_the_host_keeps_its_own() -> None:
     """Buffers, which a forward may change, come back with the values that they have there."""
     module = torch.nn.BatchNorm1d(1 << 20).requires_grad_(False)
     home, before = module.weight.data_ptr(), torch.cuda.memory_allocated()
-    keep_on_host([module])
+    keep_on_host([module], mapped=True)
     for turn in (1.0, 2.0):
         module.to("cuda:0")
         assert module.weight.is_cuda

@@ -113,6 +113,15 @@ def test_which_convolutions_are_done_in_fp8() -> None:
     assert fp8.low_convs(tiny.decoder) == {}
 
 
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(vae: Any, weight: float) -> None:
+    """Nothing scales what comes of them; it is said when the model is loaded."""
+    decoder = copy.deepcopy(vae.decoder)
+    decoder.up_blocks[-1].resnets[0].norm2.gamma.data[3] = weight
+    with pytest.raises(ValueError, match="a norm of its weights is NaN or infinite"):
+        fp8.input_scales(decoder)
+
+
 @pytest.mark.parametrize("weight", [1.0, 0.3, -7.0])
 def test_no_value_behind_a_norm_leaves_the_range(vae: Any, weight: float) -> None:
     """A picture of one channel alone, which a norm makes largest, nearly fills it at most."""
