@@ -52,7 +52,8 @@ class DecodeSettings(Section):
     precision: Literal["auto", "fp8"] = Field(
         "auto",
         description="`fp8`: Wan's decoder with convolutions in e4m3, 1.5 times as fast in three quarters of "
-        "the memory, with 8.5 times the error of bfloat16; needs a Hopper GPU and `dtype: bfloat16`",
+        "the memory (A14B's VAE), with about 8 times the error of bfloat16 (simulated, random weights); "
+        "needs a Hopper GPU and `dtype: bfloat16`",
     )
     warm_sizes: tuple[Annotated[str, Field(pattern=rf"^{_SIZE}$")], ...] = Field(
         (), description="sizes (`WIDTHxHEIGHT`) decoded once before the server is ready, besides the default"
@@ -116,7 +117,8 @@ class ModelSettings(Section):
     )
     offload: Literal["none", "model"] = Field(
         "none",
-        description="`model` keeps all weights on the host, and copies each component to the device in turn",
+        description="`model` keeps all weights in the host's memory all the time, and copies each component "
+        "to the device in turn",
     )
     load_format: Literal["auto", "dummy"] = Field(
         "auto", description="`dummy`: the architecture with random weights, to measure speed and memory"
