@@ -17,7 +17,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=30) as opened:
+    with httpx.Client(base_url=url, timeout=120) as opened:
         yield opened
 
 

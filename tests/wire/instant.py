@@ -67,4 +67,4 @@ def listening(app: FastAPI) -> Iterator[str]:
     port = server.servers[0].sockets[0].getsockname()[1]
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
-    thread.join(30)
+    thread.join(60)

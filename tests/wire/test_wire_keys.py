@@ -28,7 +28,7 @@ UNLISTED = {
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Without a key; the server has one."""
     app = make_app(tmp_path_factory.mktemp("keys"), auth={"keys": [{"name": "wire", "key": KEY}]})
-    with listening(app) as url, httpx.Client(base_url=url, timeout=30) as opened:
+    with listening(app) as url, httpx.Client(base_url=url, timeout=120) as opened:
         yield opened
 
 
