@@ -84,7 +84,7 @@ class RemoteFiles:
     @asynccontextmanager
     async def _open(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
         """By the transport itself: a client would add what it finds in the environment, and keep cookies."""
-        timeout = httpx.Timeout(self._settings.timeout_s, connect=CONNECT_S)
+        timeout = httpx.Timeout(None, connect=CONNECT_S)  # the whole has its bound, which has its own words
         request = httpx.Request("GET", url, headers=_HEADERS, extensions={"timeout": timeout.as_dict()})
         response = await self._transport.handle_async_request(request)
         try:

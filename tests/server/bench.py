@@ -20,6 +20,8 @@ from server.store import Store
 from tests.databases import url_for
 from tests.server.scripted import ScriptedEngine
 
+WAIT_S = 60
+
 
 class Bench:
     """One run of the dispatcher; another one on the same folder is a restart."""
@@ -49,13 +51,13 @@ class Bench:
 
     async def begun(self, count: int) -> None:
         """Wait until the engine was handed `count` tasks."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             while len(self.engine.begun) < count:
                 await asyncio.sleep(0.005)
 
     async def status(self, job: Job, status: JobStatus) -> Job:
         """The job, once its status is `status`."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             while (found := await self.store.get(job.id)).status is not status:
                 await asyncio.sleep(0.005)
         return found

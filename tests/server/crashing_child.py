@@ -51,7 +51,7 @@ WAYS: Mapping[bytes, Callable[[Target], object]] = {
     b"exit": lambda _: os._exit(7),
     b"memory": lambda _: bytearray(2**40),
     b"spin": _spin,
-    b"sleep": lambda _: time.sleep(60),
+    b"sleep": lambda _: time.sleep(600),
     b"fill": _fill,
     b"orphan": _orphan,
     b"descriptors": lambda target: target.write(",".join(os.listdir("/proc/self/fd")).encode()),  # noqa: PTH208

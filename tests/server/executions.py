@@ -18,6 +18,7 @@ from server.engine.execution import Execution
 from tests.server.scripted import resolved
 
 FRAMES = 9
+WAIT_S = 60
 
 Point = tuple[Stage, int]
 POINTS: tuple[Point, ...] = (
@@ -87,12 +88,13 @@ class Run:
     def __call__(self, pipeline: Pipeline) -> JobEvent:
         """The last event."""
         self.execution.run(pipeline)
-        assert self.ended.wait(10)
+        assert self.ended.wait(WAIT_S)
         return self.events[-1]
 
     def wait_for_output(self, output: int) -> None:
         """Return when the file of an output is whole, or has failed."""
-        concurrent.futures.wait([self.execution._sinks[output].result], timeout=10)
+        result = self.execution._sinks[output].result
+        assert concurrent.futures.wait([result], timeout=WAIT_S).done
 
     def kinds(self) -> list[type[JobEvent]]:
         return [type(event) for event in self.events if not isinstance(event, Progress)]

@@ -56,7 +56,7 @@ class Receiver(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook?token=secret"
 
-    def wait(self, count: int, seconds: float = 20) -> list[Received]:
+    def wait(self, count: int, seconds: float = 60) -> list[Received]:
         """What came, once it is at least `count` requests."""
         end = time.monotonic() + seconds
         while len(self.received) < count:

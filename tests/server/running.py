@@ -12,12 +12,13 @@ from typing import Any
 import httpx
 
 from server.app import create_app, running
+from server.jobs import JobStatus
 from server.services import Services
 from tests.databases import url_for
 from tests.server.door import CAPABILITIES, make_settings
 from tests.server.scripted import ScriptedEngine
 
-WAIT_S = 10
+WAIT_S = 60
 
 
 class Server:
@@ -44,6 +45,14 @@ class Server:
             while len(self.engine.begun) < count:
                 await asyncio.sleep(0.005)
         return self.engine.begun[count - 1]
+
+    async def runs(self, count: int = 1) -> str:
+        """The id of job number `count`, once the database knows that it runs."""
+        job_id = await self.begun(count)
+        async with asyncio.timeout(WAIT_S):
+            while (await self.services.store.get(job_id)).status is not JobStatus.IN_PROGRESS:
+                await asyncio.sleep(0.005)
+        return job_id
 
     async def waited_for(self, count: int) -> None:
         """Return once `count` requests wait for the one job that is unfinished."""

@@ -24,7 +24,7 @@ from server.database import Database
 async def main():
     async with Database(sys.argv[1]).exclusively():
         print("held", flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 asyncio.run(main())
 """
@@ -81,7 +81,7 @@ async def test_a_lost_lock_is_taken_again(
     """PostgreSQL ended the connection that held it: the log says so, and then that it is held again."""
 
     async def until(message: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while message not in caplog.messages:
                 await asyncio.sleep(0.01)
 
@@ -104,7 +104,7 @@ async def test_a_lost_lock_that_another_server_took_is_an_error_in_the_log(
         while True:  # whoever comes first
             await asyncio.to_thread(postgres.disconnect, url)
             try:
-                async with advisory.only_server_of_database(parse_url(url)), asyncio.timeout(10):
+                async with advisory.only_server_of_database(parse_url(url)), asyncio.timeout(60):
                     while caplog.messages.count(message) < 2:
                         await asyncio.sleep(0.01)
                 return

@@ -110,16 +110,17 @@ async def test_a_failed_job_says_why_and_leaves_no_file(bench: Bench, code: JobE
 
 async def test_cancel_of_a_waiting_job_never_reaches_the_engine(bench: Bench) -> None:
     """It is failed at once, and skipped."""
-    running, waiting = new_job(), new_job()
+    running, waiting, following = new_job(), new_job(), new_job()
     await bench.dispatcher.submit(running)
     await bench.status(running, JobStatus.IN_PROGRESS)
-    await bench.dispatcher.submit(waiting)
+    for job in (waiting, following):
+        await bench.dispatcher.submit(job)
     cancelled = await bench.dispatcher.cancel(waiting.id)
     assert cancelled.error is not None
     assert (cancelled.status, cancelled.error.code) == (JobStatus.FAILED, "cancelled")
     bench.engine.finish(running.id)
-    await bench.status(running, JobStatus.COMPLETED)
-    assert bench.engine.begun == [running.id]
+    await bench.status(following, JobStatus.IN_PROGRESS)
+    assert bench.engine.begun == [running.id, following.id]
 
 
 async def test_cancel_of_a_running_job_waits_for_its_end(bench: Bench) -> None:

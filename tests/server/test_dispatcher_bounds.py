@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from server.errors import KeyBusy, NotReady, QueueFull
 from server.jobs import Job, JobStatus
-from tests.server.bench import Bench, dispatching
+from server.live import LiveJob
+from tests.server.bench import WAIT_S, Bench, dispatching
 from tests.server.scripted import new_job
 
 
@@ -32,7 +34,9 @@ async def in_order(bench: Bench, count: int) -> list[str]:
 async def test_owners_take_turns(tmp_path: Path) -> None:
     """Five jobs of one key do not keep another key waiting for more than one of them."""
     async with dispatching(tmp_path) as bench:
-        for owner in ("a", "a", "a", "a", "a", "b", "b"):
+        await bench.dispatcher.submit(owned("a"))
+        await bench.begun(1)
+        for owner in ("a", "a", "a", "a", "b", "b"):
             await bench.dispatcher.submit(owned(owner))
         assert await in_order(bench, 7) == ["a", "a", "b", "a", "b", "a", "a"]
 
@@ -62,18 +66,27 @@ async def test_the_wait_is_told_by_the_measured_pace(tmp_path: Path) -> None:
     """Two devices with 40 s a job: a place is free within 20 s."""
     async with dispatching(tmp_path, slots=2, max_jobs=1) as bench:
         bench.dispatcher.pace.note(40)
-        for _ in range(3):
+        for begun in (1, 2, 2):
             await bench.dispatcher.submit(new_job())
-            await asyncio.sleep(0.05)
+            await bench.begun(begun)
         with pytest.raises(QueueFull) as refused:
             await bench.dispatcher.submit(new_job())
         assert refused.value.retry_after_s == 20
 
 
-async def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
+async def test_a_job_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails with `timeout`, and the next one begins; the time in the queue does not count."""
+    slow, following = new_job(), new_job()
+    given: list[tuple[str, JobStatus, float]] = []
+    expire_after = LiveJob.expire_after
+
+    def noted(live: LiveJob, seconds: float, act: Callable[[], None]) -> None:
+        given.append((live.job.id, live.job.status, seconds))
+        # That of the other one is not over here, however long this machine takes.
+        expire_after(live, seconds if live.job.id == slow.id else 3600, act)
+
+    monkeypatch.setattr(LiveJob, "expire_after", noted)
     async with dispatching(tmp_path, job_timeout_s=0.2) as bench:
-        slow, following = new_job(), new_job()
         await bench.dispatcher.submit(slow)
         await bench.dispatcher.submit(following)
         failed = await bench.status(slow, JobStatus.FAILED)
@@ -86,6 +99,7 @@ async def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
         bench.engine.finish(following.id)
         await bench.status(following, JobStatus.COMPLETED)
         assert bench.engine.cancelled == [slow.id]
+    assert given == [(job.id, JobStatus.IN_PROGRESS, 0.2) for job in (slow, following)]
 
 
 async def test_draining_lets_the_running_job_finish(tmp_path: Path) -> None:
@@ -100,7 +114,7 @@ async def test_draining_lets_the_running_job_finish(tmp_path: Path) -> None:
         with pytest.raises(NotReady, match="stopping"):
             await bench.dispatcher.submit(new_job())
         bench.engine.finish(running.id)
-        await asyncio.wait_for(draining, 5)
+        await asyncio.wait_for(draining, WAIT_S)
         assert (await bench.store.get(running.id)).status is JobStatus.COMPLETED
     async with dispatching(tmp_path) as after:
         await after.begun(1)
@@ -113,6 +127,6 @@ async def test_a_drain_ends_after_its_time(tmp_path: Path) -> None:
         job = new_job()
         await bench.dispatcher.submit(job)
         await bench.status(job, JobStatus.IN_PROGRESS)
-        await asyncio.wait_for(bench.dispatcher.drain(0.05), 5)
+        await asyncio.wait_for(bench.dispatcher.drain(0.05), WAIT_S)
         await bench.dispatcher.stop()
         assert (await bench.store.get(job.id)).status is JobStatus.QUEUED

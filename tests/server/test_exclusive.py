@@ -21,9 +21,9 @@ from server.exclusive import only_server_of
 
 async def main():
     async with only_server_of(Path(sys.argv[1]), "data_dir", "the folder"):
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         print(child.pid, flush=True)
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
 asyncio.run(main())
 """
@@ -68,6 +68,7 @@ async def test_a_killed_holder_leaves_the_lock_free_though_its_child_lives(
             async with only_server_of(lock, "data_dir", "the folder"):
                 pass
         holder.kill()
+        holder.wait()
         async with only_server_of(lock, "data_dir", "the folder"):
             os.kill(child, 0)  # it is still there
     finally:

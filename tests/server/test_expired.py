@@ -131,7 +131,7 @@ async def test_a_remix_without_the_picture_says_so(server: Server) -> None:
 
 async def test_a_forgotten_job_is_unknown(tmp_path: Path) -> None:
     """Everywhere, like an id that there never was."""
-    async with serving(tmp_path / "data", store={"ttl_s": 1e-3}) as server:
+    async with serving(tmp_path / "data", store={"ttl_s": 1e-6}) as server:
         await server.post()
         job_id = await expired(server)
         await server.services.keeper.round()
@@ -150,7 +150,7 @@ async def test_a_forgotten_job_is_unknown(tmp_path: Path) -> None:
 
 async def gone_at(server: Server, path: str, code: str) -> float:
     """When the answer became 404 with this code; until then it is 200."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (answer := await server.client.get(path)).status_code == 200:
             await asyncio.sleep(0.01)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, code)
@@ -165,10 +165,12 @@ async def test_expires_at_is_true(tmp_path: Path) -> None:
         video = (await server.client.get(url)).json()
         assert video["completed_at"] < video["expires_at"] <= video["completed_at"] + 2
         assert await gone_at(server, f"{url}/content", "video_expired") >= video["expires_at"]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while server.services.artifacts.ids():
                 await asyncio.sleep(0.01)
-        assert (await server.client.get(url)).json() == video
+        # On a machine that is busy, that time may be over as well by now.
+        kept = await server.client.get(url)
+        assert kept.json() == video or time.time() >= video["completed_at"] + 2.5
         assert await gone_at(server, url, "video_not_found") >= video["completed_at"] + 2.5
 
 
@@ -179,7 +181,7 @@ async def test_a_part_file_of_the_first_run_goes(server: Server) -> None:
     folder = server.services.artifacts.file(job_id, "video.mp4").parent
     (folder / ".video.mp4.1a2b3c4d.part").write_bytes(b"half")
     await server.finish()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(list(folder.iterdir())) > 1:
             await asyncio.sleep(0.005)
     assert (await server.client.get(f"/v1/videos/{job_id}/content")).content == b"video"

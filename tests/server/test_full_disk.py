@@ -99,7 +99,7 @@ async def test_files_expire_on_a_full_disk(disk: Disk) -> None:
         await server.post()
         job_id = await server.finish()
         disk.fill()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while server.services.artifacts.ids():
                 await asyncio.sleep(0.02)
         content = await server.client.get(f"/v1/videos/{job_id}/content")

@@ -148,7 +148,7 @@ async def test_a_cancel_as_the_worker_dies(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     worker.events.put_nowait(Failed("job", "worker_crashed", "it ended", victim=True))
     await engine.cancel("job")
-    (event,) = await asyncio.wait_for(running, 5)
+    (event,) = await asyncio.wait_for(running, 60)
     assert isinstance(event, Failed)
     assert event.code == "cancelled"
     assert worker.given == ["job"]

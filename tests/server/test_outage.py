@@ -52,7 +52,7 @@ async def test_an_outage_is_answered_and_ends(
 ) -> None:
     """Without its database the server says when to come again, and what runs comes to its end after it."""
     job = (await server.post()).json()["id"]
-    await server.begun()
+    await server.runs()
     queued = (await server.post()).json()["id"]
     live = server.services.dispatcher.roster.live(job)
     assert live is not None
@@ -68,7 +68,7 @@ async def test_an_outage_is_answered_and_ends(
         assert running.json()["status"] == "in_progress"
     finally:
         cluster.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await live.ended.wait()
     done = (await server.client.get(f"/v1/videos/{job}")).json()
     assert (done["status"], done["progress"]) == ("completed", 100)
@@ -93,7 +93,7 @@ async def test_what_could_not_be_written_down_is_taken_up_by_the_next_start(
             assert live is not None
             await asyncio.to_thread(cluster.stop)
             server.engine.finish(job)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await live.refused.wait()
         cluster.start()
         async with serving(tmp_path, store={"url": url}) as server:

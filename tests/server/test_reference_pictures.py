@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,7 +235,8 @@ async def test_what_is_no_picture_is_refused(name: str, target: Path) -> None:
 
 
 def _bombs() -> Iterator[tuple[str, bytes]]:
-    yield "png", png((30_000, 30_000), 1, 0, zeros(30_000 // 8, 30_000))
+    """Without what would unpack: whoever tried to would call them damaged."""
+    yield "png", png((30_000, 30_000), 1, 0, b"garbage")
     yield (
         "gif",
         b"GIF89a"
@@ -254,9 +254,7 @@ def _bombs() -> Iterator[tuple[str, bytes]]:
 )
 async def test_a_bomb_is_refused_from_its_header(kind: str, data: bytes, target: Path) -> None:
     """900 million pixels are never unpacked; the answer says how many are allowed."""
-    before = time.monotonic()
     error = await refusal(data, target)
-    assert time.monotonic() - before < 5  # unpacking alone would take longer
     assert isinstance(error, InvalidImage)
     assert "30000x30000" in error.message
     assert "64,000,000" in error.message

@@ -230,12 +230,12 @@ async def test_the_task_wakes_by_itself_and_survives_errors(
             broken.setattr(it.artifacts, "settle", lambda _: (_ for _ in ()).throw(OSError("unplugged")))
             broken.setattr(it.keys, "prune", lambda: (_ for _ in ()).throw(RuntimeError("no database")))
             job = await it.complete()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while "cannot be counted" not in caplog.text or "no database" not in caplog.text:
                     await asyncio.sleep(0.005)
         it.now += S
         it.ended.written()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while it.has(job)[0]:
                 await asyncio.sleep(0.005)
         await it.keeper.stop()

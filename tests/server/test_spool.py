@@ -70,7 +70,7 @@ def test_nothing_outlives_a_killed_process(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from server.spool import Spool\n"
         "spool = Spool(Path(sys.argv[1])); spool.write(bytes(5_000_000)); print('written', flush=True)\n"
-        "time.sleep(60)"
+        "time.sleep(600)"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE)
     with child:

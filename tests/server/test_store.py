@@ -175,7 +175,7 @@ async def test_a_cancelled_writer_leaves_the_database_free(store: Store) -> None
         await asyncio.sleep(step * 0.0001)
         moving.cancel()
         await asyncio.gather(moving, return_exceptions=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await store.move(job.id, JobStatus.FAILED)
 
 

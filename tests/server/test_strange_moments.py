@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from server.jobs import JobStatus
-from tests.server.bench import Bench
+from tests.server.bench import WAIT_S, Bench
 from tests.server.running import serving
 from tests.server.scripted import new_job
 
@@ -22,7 +22,7 @@ async def test_progress_does_not_fall_when_a_job_runs_again(tmp_path: Path) -> N
         job_id = (await server.post()).json()["id"]
 
         async def seen(status: str, least: int = 0) -> int:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WAIT_S):
                 while True:
                     video = (await server.client.get(f"/v1/videos/{job_id}")).json()
                     if video["status"] == status and video["progress"] >= least:
@@ -53,12 +53,12 @@ async def test_a_listener_hears_that_a_job_waits_again(bench: Bench, monkeypatch
     """Also while no worker is there to begin another."""
     job = new_job()
     live, roster = await bench.dispatcher.submit(job), bench.dispatcher.roster
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         while live.job.attempts == 0:
             await asyncio.sleep(0.005)
     monkeypatch.setattr(bench.engine, "wait_idle", asyncio.Event().wait)
     bench.engine.fail(job.id, "worker_crashed", victim=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         change = roster.changes.next()
         while job.id not in roster.queue:
             await change.wait()
@@ -104,7 +104,7 @@ async def test_nobody_waits_for_a_worker_that_never_comes(tmp_path: Path) -> Non
             await asyncio.sleep(0.005)
         server.engine.failure = "it does not start"
         server.engine.worker_ended("crashed")
-        answer = await asyncio.wait_for(waiting, 5)
+        answer = await asyncio.wait_for(waiting, WAIT_S)
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "worker_crashed")
         assert (await server.client.get(f"/v1/videos/{queued}")).json()["status"] == "queued"
 

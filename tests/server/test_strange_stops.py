@@ -12,7 +12,7 @@ import pytest
 
 from server.errors import NotReady, StoreUnavailable
 from server.jobs import Job, JobStatus
-from tests.server.bench import Bench, dispatching, error_code, killed
+from tests.server.bench import WAIT_S, Bench, dispatching, error_code, killed
 from tests.server.scripted import ScriptedEngine, new_job
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -107,7 +107,7 @@ async def test_a_drain_ends_with_the_worker(bench: Bench) -> None:
     draining = asyncio.create_task(bench.dispatcher.drain(60))
     await asyncio.sleep(0.01)
     bench.engine.fail(job.id, "worker_crashed", victim=True)
-    await asyncio.wait_for(draining, 5)
+    await asyncio.wait_for(draining, WAIT_S)
     assert (await bench.store.get(job.id)).status is JobStatus.QUEUED
 
 
@@ -183,5 +183,5 @@ async def test_a_stop_waits_once_for_a_database_that_does_not_answer(
         raise StoreUnavailable("gone", 1)
 
     monkeypatch.setattr(bench.store, "move", refuse_all_at_once)
-    await asyncio.wait_for(bench.dispatcher.stop(), 5)
+    await asyncio.wait_for(bench.dispatcher.stop(), WAIT_S)
     assert bench.dispatcher.roster.lives() == {}

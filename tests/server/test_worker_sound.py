@@ -50,7 +50,7 @@ async def run(task: EngineTask) -> list[JobEvent]:
     engine = LocalEngine(EngineSettings(), (MODEL,))
     await engine.start()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await engine.wait_ready()
             assert engine.capabilities is not None
             assert engine.capabilities.models[0].sound == SoundFormat(RATE, 1)
