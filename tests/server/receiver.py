@@ -36,17 +36,35 @@ class Received:
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps what comes. `status` is its answer, `first` those before; `delay_s` how long it takes for one."""
+    """Keeps what comes. `status` is its answer, `first` those before; `delay_s` how long it takes for one.
+
+    Until it is `up`, its port takes no connection, and is nobody else's.
+    """
 
     daemon_threads = True
     status = 204
     delay_s = 0.0
 
-    def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler, bind_and_activate=False)
+        self.server_bind()
         self.received: list[Received] = []
         self.first: list[int] = []
         self.released = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def up(self) -> None:
+        """Take connections from now on."""
+        self.server_activate()
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def down(self) -> None:
+        """Take none any more."""
+        self.released.set()
+        if self._thread is not None:
+            self.shutdown()
+            self._thread.join()
 
     @property
     def port(self) -> int:
@@ -89,16 +107,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def receiving(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    """A receiver on a free port, or on one that a test knows."""
-    with Receiver(port) as receiver:
+def receiving(tls: ssl.SSLContext | None = None, *, up: bool = True) -> Iterator[Receiver]:
+    """A receiver on a port of its own."""
+    with Receiver() as receiver:
         if tls is not None:
             receiver.socket = tls.wrap_socket(receiver.socket, server_side=True)
-        thread = threading.Thread(target=receiver.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+        if up:
+            receiver.up()
         try:
             yield receiver
         finally:
-            receiver.released.set()
-            receiver.shutdown()
-            thread.join()
+            receiver.down()

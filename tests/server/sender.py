@@ -22,7 +22,7 @@ from tests.databases import url_for
 from tests.server.receiver import SECRET, Received
 from tests.server.scripted import new_job
 
-FAST = Retries(first_s=0.1, longest_s=0.4, timeout_s=0.5)
+FAST = Retries(first_s=0.1, longest_s=0.4)
 
 
 def webhook(url: str, secret: str = SECRET, **values: Any) -> WebhookSettings:

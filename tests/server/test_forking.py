@@ -27,7 +27,9 @@ class Bench:
     server: ForkServer
     folder: Path
 
-    async def do(self, how: bytes, target: str = "target", timeout_s: float = 120, seconds: int = 300) -> Ended:
+    async def do(
+        self, how: bytes, target: str = "target", timeout_s: float = 120, seconds: int = 300
+    ) -> Ended:
         order = Order(
             start=3, size=len(how), memory=MEMORY, seconds=seconds, max_output=MAX_OUTPUT, arguments={}
         )

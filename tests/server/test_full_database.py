@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from server.store import Store
+from server.webhooks import sender
 from tests.disks import Disk
 from tests.server.receiver import receiving
 from tests.server.running import Server, serving
 from tests.server.scripted import new_job
-from tests.server.sender import sending, webhook
+from tests.server.sender import FAST, sending, webhook
 from tests.server.shortage import reads_work, refused
 
 pytestmark = pytest.mark.mounts
@@ -137,7 +138,8 @@ async def test_events_are_delivered_after_all(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A sender whose database is full goes on when there is room."""
-    monkeypatch.setattr("server.webhooks.sender.TROUBLE_PAUSE_S", 0.02)
+    monkeypatch.setattr(sender, "TROUBLE_PAUSE_S", 0.02)
+    monkeypatch.setattr(sender, "LEASE_MARGIN_S", 0.1 - FAST.timeout_s)
     with receiving() as receiver:
         receiver.status = 500
         async with sending(disk.path, webhook(receiver.url)) as made:

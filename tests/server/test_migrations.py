@@ -147,9 +147,7 @@ async def test_an_upgraded_database_is_like_a_new_one(
     assert set(new) == {"alembic_version", *METADATA.tables}
 
 
-async def test_many_that_upgrade_at_once_do_not_collide(
-    first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_that_upgrade_at_once_do_not_collide(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight at the same time: one does it, all can work, and no row is lost or doubled."""
     monkeypatch.setattr(sqlite, "BUSY_S", 100)  # none is refused because this machine is busy
     await asyncio.gather(*(opened(first) for _ in range(8)))

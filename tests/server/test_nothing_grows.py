@@ -11,7 +11,7 @@ from typing import Any
 from server.services import Services
 from tests.server.running import Server, serving
 
-WARM, MORE = 60, 80
+WARM, MORE = 40, 60
 OBJECTS_A_JOB = 0.5
 """Fewer than any leak: one kept object a job is 1. Caches that fill up may take more, but only once."""
 BOUNDED = "weakref.ReferenceType"

@@ -4,17 +4,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
 
 from server.jobs import JobStatus
+from server.webhooks import sender
 from server.webhooks.sender import Retries
 from tests.server.logged import lines
 from tests.server.receiver import SECRET, Receiver, receiving
 from tests.server.running import serving
-from tests.server.sender import Sending, sending, unwrap, webhook
+from tests.server.sender import FAST, Sending, sending, unwrap, webhook
 from tests.serving import free_port
 
 pytestmark = pytest.mark.usefixtures("database_url")
@@ -24,6 +26,12 @@ pytestmark = pytest.mark.usefixtures("database_url")
 def receiver() -> Iterator[Receiver]:
     with receiving() as opened:
         yield opened
+
+
+@pytest.fixture
+def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next server need not wait for the whole time of an attempt that its predecessor made."""
+    monkeypatch.setattr(sender, "LEASE_MARGIN_S", 0.1 - FAST.timeout_s)
 
 
 async def test_the_official_client_takes_both_events(tmp_path: Path, receiver: Receiver) -> None:
@@ -43,7 +51,7 @@ async def test_the_official_client_takes_both_events(tmp_path: Path, receiver: R
     for event, received in zip(events, (first, second), strict=True):
         assert event.id.startswith("evt_")
         assert event.id == received.headers["webhook-id"]
-        assert abs(event.created_at - received.at) < 10
+        assert abs(event.created_at - received.at) < 60
         assert received.headers["content-type"] == "application/json"
         assert set(received.event) == {"id", "object", "created_at", "type", "data"}
         assert set(received.event["data"]) == {"id"}
@@ -86,7 +94,7 @@ async def test_what_is_no_success_is_tried_again(tmp_path: Path, receiver: Recei
     """The same id and body, a fresh stamp and signature; a redirect is not followed."""
     receiver.first, receiver.status = [status], 200
     seconds = status == 500  # stamps are whole ones: once there is time for another
-    retries = Retries(first_s=1.4 if seconds else 0.1)
+    retries = Retries(first_s=1.4 if seconds else 0.1, timeout_s=60)
     async with sending(tmp_path, webhook(receiver.url), retries=retries) as made:
         await made.end()
         first, second = await asyncio.to_thread(receiver.wait, 2)
@@ -97,14 +105,14 @@ async def test_what_is_no_success_is_tried_again(tmp_path: Path, receiver: Recei
     assert second.stamp - first.stamp >= seconds
     if second.stamp > first.stamp:
         assert first.headers["webhook-signature"] != second.headers["webhook-signature"]
-    assert abs(second.stamp - second.at) < 5
+    assert abs(second.stamp - second.at) < 60
     assert unwrap(first).id == unwrap(second).id
 
 
 async def test_a_receiver_that_never_answers_is_tried_again(tmp_path: Path, receiver: Receiver) -> None:
     """The attempt is cut off after its time, and repeated."""
-    receiver.delay_s = 30
-    async with sending(tmp_path, webhook(receiver.url)) as made:
+    receiver.delay_s = 600
+    async with sending(tmp_path, webhook(receiver.url), retries=replace(FAST, timeout_s=0.5)) as made:
         await made.end()
         await asyncio.to_thread(receiver.wait, 2)
         receiver.delay_s = 0
@@ -115,26 +123,27 @@ async def test_a_receiver_that_never_answers_is_tried_again(tmp_path: Path, rece
 
 async def test_a_receiver_that_is_down_gets_it_when_it_is_up(tmp_path: Path) -> None:
     """Connection refused, again and again, then delivered."""
-    port = free_port()
-    async with sending(tmp_path, webhook(f"http://127.0.0.1:{port}/")) as made:
-        job_id = await made.end()
-        await made.until(lambda: made.count("failed") >= 2)
-        with receiving(port) as receiver:
+    with receiving(up=False) as receiver:
+        async with sending(tmp_path, webhook(receiver.url)) as made:
+            job_id = await made.end()
+            await made.until(lambda: made.count("failed") >= 2)
+            receiver.up()
             (received,) = await asyncio.to_thread(receiver.wait, 1)
             await made.until(lambda: made.count("delivered") == 1)
     assert received.event["data"] == {"id": job_id}
 
 
+@pytest.mark.usefixtures("_short_leases")
 async def test_an_event_outlives_the_server(tmp_path: Path) -> None:
     """Tried in vain by one server, delivered by the next with the same id."""
-    port = free_port()
-    hook = webhook(f"http://127.0.0.1:{port}/")
-    async with sending(tmp_path, hook) as made:
-        job_id = await made.end()
-        await made.until(lambda: made.count("failed") >= 1)
-        (tried,) = await made.outbox.due(hook.url, time.time_ns() // 1000 + 10**9, 10)
-        await made.store.delete(job_id)
-    with receiving(port) as receiver:
+    with receiving(up=False) as receiver:
+        hook = webhook(receiver.url)
+        async with sending(tmp_path, hook) as made:
+            job_id = await made.end()
+            await made.until(lambda: made.count("failed") >= 1)
+            (tried,) = await made.outbox.due(hook.url, time.time_ns() // 1000 + 10**9, 10)
+            await made.store.delete(job_id)
+        receiver.up()
         async with sending(tmp_path, hook) as made:
             (received,) = await asyncio.to_thread(receiver.wait, 1)
             await made.until(lambda: made.count("delivered") == 1)
@@ -154,14 +163,12 @@ async def test_an_event_is_written_with_the_jobs_last_move(tmp_path: Path, recei
     assert received.event["data"] == {"id": job_id}
 
 
-async def test_an_attempt_that_was_cut_off_is_repeated(
-    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("_short_leases")
+async def test_an_attempt_that_was_cut_off_is_repeated(tmp_path: Path, receiver: Receiver) -> None:
     """A server that dies while it sends leaves the delivery to the next one, which waits for its lease."""
-    monkeypatch.setattr("server.webhooks.sender.LEASE_MARGIN_S", 0.1)
-    receiver.delay_s = 30
+    receiver.delay_s = 600
     hook = webhook(receiver.url)
-    async with sending(tmp_path, hook, retries=Retries(timeout_s=0.5)) as made:
+    async with sending(tmp_path, hook) as made:
         await made.end()
         await asyncio.to_thread(receiver.wait, 1)
     receiver.delay_s = 0
@@ -170,20 +177,21 @@ async def test_an_attempt_that_was_cut_off_is_repeated(
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
 
 
-async def test_a_dead_receiver_delays_nothing(tmp_path: Path, receiver: Receiver) -> None:
+async def test_a_dead_receiver_delays_nothing(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither jobs nor what others are told, however many events wait for it."""
+    monkeypatch.setattr(sender, "Retries", lambda: Retries(timeout_s=600))  # no attempt ends in this test
     with receiving() as dead:
-        dead.delay_s = 60
+        dead.delay_s = 600
         hooks = [{"url": url, "secret": SECRET, "allow_private": True} for url in (dead.url, receiver.url)]
         async with serving(tmp_path, webhooks=hooks) as server:
-            started = time.monotonic()
             for number in range(12):
                 await server.post()
                 await server.finish(number + 1)
             await asyncio.to_thread(receiver.wait, 12)
-            assert time.monotonic() - started < 8  # one attempt on the dead one takes 10
             await asyncio.to_thread(dead.wait, 1)
-            assert len(dead.received) <= 4
+            assert len(dead.received) <= sender.PARALLEL
 
 
 async def test_a_receiver_that_fails_at_one_event_gets_the_others(tmp_path: Path, receiver: Receiver) -> None:
@@ -199,17 +207,21 @@ async def test_a_receiver_that_fails_at_one_event_gets_the_others(tmp_path: Path
 
 
 async def test_an_event_is_given_up_in_the_end(
-    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    receiver: Receiver,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After 72 hours, here half a second: counted, logged without the URL's secrets, and forgotten."""
+    """After 72 hours: counted, logged without the URL's secrets, and forgotten."""
     receiver.status = 500
-    retries = Retries(first_s=0.1, longest_s=0.1, total_s=0.5)
     with caplog.at_level(logging.INFO):
-        async with sending(tmp_path, webhook(receiver.url), retries=retries) as made:
+        async with sending(tmp_path, webhook(receiver.url)) as made:
             await made.end()
+            await made.until(lambda: made.count("failed") >= 2)
+            now_us = sender._now_us
+            monkeypatch.setattr(sender, "_now_us", lambda: now_us() + 72 * 3600 * 10**6)
             await made.until(lambda: made.count("expired") == 1)
             assert await made.outbox.next_us(receiver.url) is None
-    assert made.count("failed") >= 2
     said = [line for line in lines(caplog) if " reelserve.webhooks: " in line]
     assert "webhook event given up event_id=evt_" in said[-1]
     assert not any("token" in line or SECRET in line for line in said)
