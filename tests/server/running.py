@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from server.app import create_app, running
 from server.jobs import JobStatus
@@ -24,8 +25,9 @@ WAIT_S = 60
 class Server:
     """One run of the server; another one on the same folder is a restart."""
 
-    def __init__(self, services: Services, engine: ScriptedEngine, client: httpx.AsyncClient) -> None:
-        self.services = services
+    def __init__(self, app: FastAPI, engine: ScriptedEngine, client: httpx.AsyncClient) -> None:
+        self.app = app
+        self.services: Services = app.state.services
         self.engine = engine
         self.client = client
 
@@ -86,10 +88,9 @@ async def serving(
     engine.capabilities = CAPABILITIES
     sections = {"data_dir": data, "store": {"url": url_for(data)}, **sections}
     app = create_app(make_settings(**sections), engine)
-    services: Services = app.state.services
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
-        running(services),
+        running(app.state.services),
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        yield Server(services, engine, client)
+        yield Server(app, engine, client)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import fastapi.routing
 import pytest
 
+from tests.server.listening import listening
 from tests.server.running import serving
 
 
@@ -14,13 +14,12 @@ async def test_a_quiet_stream_shows_that_it_lives(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(fastapi.routing, "_PING_INTERVAL", 0.05)  # of 15 s
     async with serving(tmp_path) as server:
         await server.post()
-        job_id = await server.begun()
-        reading = asyncio.create_task(server.client.get(f"/v1/videos/{job_id}/events"))
-        await asyncio.sleep(0.3)
-        await server.finish()
-        lines = (await reading).text.splitlines()
+        job_id = await server.runs()
+        async with listening(server.app, f"/v1/videos/{job_id}/events") as listener:
+            await listener.hears("\n:", 2)
+            await server.finish()
+            lines = (await listener.end()).splitlines()
     comments = [line for line in lines if line.startswith(":")]
-    assert len(comments) >= 2
     assert lines.index(comments[0]) > lines.index("event: progress")
     assert [line for line in lines if line.startswith("event:")][-1] == "event: completed"
 
@@ -29,16 +28,18 @@ async def test_events_of_two_listeners(tmp_path: Path) -> None:
     """Both hear the same, and one that leaves does not end the other's stream."""
     async with serving(tmp_path) as server:
         await server.post()
-        job_id = await server.begun()
-        first, second = (
-            asyncio.create_task(server.client.get(f"/v1/videos/{job_id}/events")) for _ in range(2)
-        )
-        await asyncio.sleep(0.05)
-        first.cancel()
-        server.engine.progress(job_id, 2, 4)
-        await server.finish()
-        text = (await second).text
-    assert '"step":2,"steps":4' in text
+        job_id = await server.runs()
+        path = f"/v1/videos/{job_id}/events"
+        async with listening(server.app, path) as first, listening(server.app, path) as second:
+            server.engine.progress(job_id, 1, 4)
+            for each in (first, second):
+                await each.hears('"step":1,"steps":4')
+            await first.leave()
+            server.engine.progress(job_id, 2, 4)
+            await second.hears('"step":2,"steps":4')
+            await server.finish()
+            text = await second.end()
+        assert '"step":2' not in first.text
     assert text.rstrip().splitlines()[-2] == "event: completed"
 
 
@@ -48,8 +49,8 @@ async def test_a_stream_ends_when_its_job_is_left_to_the_next_server(tmp_path: P
         await server.post()
         await server.begun()
         queued = (await server.post()).json()["id"]
-        reading = asyncio.create_task(server.client.get(f"/v1/videos/{queued}/events"))
-        await asyncio.sleep(0.05)
-        await server.services.dispatcher.stop()
-        text = (await asyncio.wait_for(reading, 5)).text
+        async with listening(server.app, f"/v1/videos/{queued}/events") as listener:
+            await listener.hears('"status":"queued"')
+            await server.services.dispatcher.stop()
+            text = await listener.end()
     assert text.rstrip().splitlines()[-1].count('"status":"queued"') == 1
