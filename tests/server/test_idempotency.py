@@ -239,7 +239,7 @@ async def test_a_repeated_stream_is_answered_with_the_whole_file(server: Server)
     first = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY, stream=True))
     await server.begun()
     again = asyncio.create_task(server.post("/v1/videos/sync", headers=KEY, stream=True))
-    await asyncio.sleep(0.05)
+    await server.waited_for(2)
     await server.finish()
     assert (await again).content == b"video"
     assert (await first).status_code == 200

@@ -46,8 +46,8 @@ class Crowd:
             await asyncio.sleep(0.1)
 
     async def delete(self, dice: random.Random) -> None:
-        """Every now and then, whatever state a job is in; afterwards it is gone."""
-        while not self.over:
+        """Every now and then, whatever state a job is in; afterwards it is gone. Some are left."""
+        while not self.over and len(self.deleting) < CREATORS * EACH / 2:
             await asyncio.sleep(0.05)
             if not (left := [job_id for job_id in self.made if job_id not in self.deleting]):
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -210,11 +211,14 @@ async def test_a_client_that_goes_away_takes_nothing_from_the_others(
 async def test_closing_ends_the_processes(folders: JobFolders, tmp_path: Path) -> None:
     """And who waits is told; nothing but the videos is left."""
     job = finished(folders)
-    made = Previews(folders, 60)
+    video = folders.file(job.id, "video.mp4")
+    video.unlink()
+    os.mkfifo(video)  # a film that never comes to its end
+    made = Previews(folders, 600)
     asked = asyncio.ensure_future(made.path(job, 0, THUMBNAIL))
-    while not drawing():
-        await asyncio.sleep(0.001)
-    await made.close()
+    with await to_thread.run_sync(video.open, "wb"):  # returns when it is read
+        assert drawing() != set()
+        await made.close()
     assert drawing() == set()
     assert (await asyncio.gather(asked, return_exceptions=True))[0].__class__ is asyncio.CancelledError
     assert remains(tmp_path) == ["job", "video-1.mp4", "video.mp4"]

@@ -5,13 +5,14 @@ import base64
 import contextlib
 import struct
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 import pytest
-from PIL import Image
 
 from server.errors import FieldTooLarge, InvalidImage
+from server.forking import ForkServer
 from server.reference_schemas import ImageReference
 from server.references import CHILDREN, References
 from server.sections import ImageSettings, MediaSettings
@@ -48,15 +49,17 @@ async def test_a_large_picture_fits_its_bounds(target: Path) -> None:
     assert (await stored(large, target, max_pixels=12_000_000)).size == (3_000, 4_000)
 
 
-@pytest.fixture(scope="module")
-def slow_picture() -> bytes:
-    """A few bytes that take a second or more to decode, within the pixel limit."""
-    return encoded(Image.new("RGB", (7_900, 7_900)), "WEBP", lossless=True, method=0)
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A picture whose decoding takes for ever: there is a decoder that does what its file says."""
+    server = partial(ForkServer, "tests.server.crashing_child")
+    monkeypatch.setattr("server.references.ForkServer", lambda _module, limit: server(limit=limit))
+    return b"sleep"
 
 
-async def test_decoding_has_a_deadline(slow_picture: bytes, target: Path) -> None:
+async def test_decoding_has_a_deadline(endless: bytes, target: Path) -> None:
     """What takes longer is refused, and its process is gone."""
-    error = await refusal(slow_picture, target, timeout_s=0.3)
+    error = await refusal(endless, target, timeout_s=0.3)
     assert forks() == []
     assert isinstance(error, InvalidImage)
     assert "0.3 s" in error.message
@@ -146,11 +149,12 @@ async def test_children_are_bounded(target: Path) -> None:
     assert all(path.is_file() for path in targets)
 
 
-async def test_a_cancelled_request_leaves_nothing(slow_picture: bytes, target: Path) -> None:
+async def test_a_cancelled_request_leaves_nothing(endless: bytes, target: Path) -> None:
     """A client that goes away in mid-decoding leaves no process and no file."""
-    storing = asyncio.create_task(store(slow_picture, target, ImageSettings()))
-    while not forks():
-        await asyncio.sleep(0.005)
+    storing = asyncio.create_task(store(endless, target, ImageSettings(timeout_s=600)))
+    async with asyncio.timeout(60):
+        while not forks():
+            await asyncio.sleep(0.005)
     storing.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await storing
