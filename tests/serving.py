@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -36,6 +38,9 @@ def _models(count: int | None) -> Mapping[str, str]:
 ALL_MODELS = _models(None)
 _ONE_MODEL = _models(1)
 
+PATIENCE_S = 240.0
+"""How long a test waits for what will happen, however slow the machine is: only a failure takes it."""
+
 
 @dataclass
 class Served:
@@ -47,7 +52,7 @@ class Served:
     log: Path
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60)
+        return httpx.Client(base_url=self.url, timeout=PATIENCE_S)
 
     @property
     def artifacts(self) -> Path:
@@ -56,9 +61,9 @@ class Served:
     def stop(self) -> int:
         """SIGTERM, and the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.ended(60)
+        return self.ended()
 
-    def ended(self, seconds: float) -> int:
+    def ended(self, seconds: float = PATIENCE_S) -> int:
         """The exit status, once there is one."""
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -70,23 +75,37 @@ def start(data: Path, *flags: str, **variables: str) -> Served:
     process, log = launch(data, "--port", "0", *flags, **variables)
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("ready: http://127.0.0.1:"), log.read_text()
-    return Served(line.removeprefix("ready: ").strip(), data, process, log)
+    server = Served(line.removeprefix("ready: ").strip(), data, process, log)
+    if not line.startswith("ready: http://127.0.0.1:"):
+        process.kill()
+        server.ended()
+        raise AssertionError(log.read_text())
+    return server
 
 
 def to_be_hurt(server: Served) -> Iterator[Served]:
     """For a fixture: a server whose test may do anything to it."""
     yield server
     server.process.kill()
-    server.ended(5)
+    server.ended()
+
+
+def to_be_left(server: Served) -> Iterator[Served]:
+    """For a fixture: a server whose tests leave it as it was; it ends cleanly on SIGTERM."""
+    yield server
+    assert server.stop() == 0, server.log.read_text()
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port of 127.0.0.1 where nobody listens; the kernel gives it to nobody who does not ask for it."""
+    given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, given_from)  # noqa: S311 - no secret
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
 
 
 def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
@@ -108,7 +127,7 @@ def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[
     return process, log
 
 
-def finished(client: httpx.Client, video_id: str, seconds: float = 120) -> dict[str, object]:
+def finished(client: httpx.Client, video_id: str, seconds: float = PATIENCE_S) -> dict[str, object]:
     """The job object, once it has ended; its progress never falls on the way."""
     end, progress = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -124,18 +143,16 @@ def finished(client: httpx.Client, video_id: str, seconds: float = 120) -> dict[
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for all tests that leave it as it was; it ends cleanly on SIGTERM."""
+    """One server for all tests that leave it as it was. Its workers do what prompts ask for."""
     latents = tmp_path_factory.mktemp("latents")
-    server = start(
-        tmp_path_factory.mktemp("served"),
-        "--artifacts.expose_paths",
-        "true",
-        "--fixed_latents.dir",
-        str(latents),
-        **ALL_MODELS,
-    )
-    yield server
-    assert server.stop() == 0, server.log.read_text()
+    flags = ("--artifacts.expose_paths", "true", "--fixed_latents.dir", str(latents))
+    yield from to_be_left(start(tmp_path_factory.mktemp("served"), *flags, **ALL_MODELS, **FAULTS))
+
+
+@pytest.fixture(scope="session")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Another one, which loads no models."""
+    yield from to_be_left(start(tmp_path_factory.mktemp("light"), **LIGHT))
 
 
 @pytest.fixture

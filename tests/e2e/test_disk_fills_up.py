@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.disks import Disk
-from tests.e2e.requests import SMALL, begun, make
+from tests.e2e.requests import SMALL, make, until
 from tests.serving import LIGHT, Served, finished, start, to_be_hurt
 
 pytestmark = pytest.mark.mounts
@@ -24,13 +24,13 @@ def test_a_job_whose_disk_fills_up(own: Served, disk: Disk, tmp_path: Path) -> N
     """It fails with the reason and leaves nothing; nothing more is taken, all that is there is served; and
     room is all that the next one needs.
     """
-    full = tmp_path / "full"
+    held, full = tmp_path / "held", tmp_path / "full"
     with own.client() as client:
         before = make(client).content
         (done,) = client.get("/v1/videos").json()["data"]
-        held = SMALL | {"prompt": f"fault:held={full}"}
-        created = client.post("/v1/videos", json=held).raise_for_status().json()
-        begun(client, created["id"])
+        asked = SMALL | {"prompt": f"fault:held={full} once:{held}"}
+        created = client.post("/v1/videos", json=asked).raise_for_status().json()
+        until(held.exists)
         disk.fill()
         for path in ("/v1/videos", "/v1/videos/sync"):
             refused = client.post(path, json=SMALL)

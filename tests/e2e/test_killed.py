@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from tests.e2e.requests import SMALL, video_of
-from tests.serving import LIGHT, finished, free_port, launch
+from tests.serving import LIGHT, PATIENCE_S, finished, free_port, launch
 
 MODELS: tuple[Mapping[str, str], ...] = ({}, LIGHT, LIGHT, LIGHT)
 """A tiny model; and one that costs next to nothing, so that more falls into the short time of a life."""
@@ -39,7 +39,7 @@ class Client(threading.Thread):
         self.contents: dict[str, bytes] = {}
         self.problems: list[str] = []
         self.stopping = threading.Event()
-        self._http = httpx.Client(base_url=url, timeout=20)
+        self._http = httpx.Client(base_url=url, timeout=PATIENCE_S)
         self._chance = chance
         self._unsure: set[str] = set()
         self._ended: set[str] = set()
@@ -94,7 +94,7 @@ class Client(threading.Thread):
 
 def answers(url: str) -> bool:
     with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f"{url}/live", timeout=20).status_code == 200
+        return httpx.get(f"{url}/live", timeout=PATIENCE_S).status_code == 200
     return False
 
 
@@ -128,7 +128,7 @@ def killed_again_and_again(data: Path, seed: int, kills: int, variables: Mapping
             process.kill()
             process.wait()
             process.stdout.close()
-    _, alive = psutil.wait_procs(workers, 5)
+    _, alive = psutil.wait_procs(workers, PATIENCE_S)
     assert alive == []
     assert not [path for path in (data / "artifacts").rglob("*") if path.name.endswith(".part")]
     return client
@@ -148,9 +148,9 @@ def check(client: Client, url: str) -> None:
     """Every job that was made has ended as it may, and its file can be played; so have those that nobody was
     told of, because the server was killed before its answer.
     """
-    with httpx.Client(base_url=url, timeout=20) as http:
+    with httpx.Client(base_url=url, timeout=PATIENCE_S) as http:
         for video_id in client.kept:
-            video = finished(http, video_id, 120)
+            video = finished(http, video_id)
             if video["status"] == "failed":
                 assert video["error"]["code"] == "server_restarted", video  # type: ignore[index]
                 continue
@@ -159,7 +159,7 @@ def check(client: Client, url: str) -> None:
             assert client.contents.get(video_id, content) == content
         assert all(http.get(f"/v1/videos/{video_id}").status_code == 404 for video_id in client.deleted)
         for video_id in all_of(http):
-            finished(http, video_id, 120)
+            finished(http, video_id)
 
 
 def all_of(http: httpx.Client) -> list[str]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx
 
-from tests.serving import free_port
+from tests.serving import LIGHT, PATIENCE_S, Served, free_port, launch
 
 
 def test_the_server_lives_before_its_worker_can_work(tmp_path: Path) -> None:
     """`/live` is answered as soon as the process listens, long before torch is imported; `/health` is not."""
     port = free_port()
-    command = [sys.executable, "-m", "server.cli", "serve", "--port", str(port), "--data-dir", str(tmp_path)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    loading = {"FAULT_ON_LOAD": f"held={tmp_path / 'looked'}"}
+    process, log = launch(tmp_path / "data", "--port", str(port), **LIGHT, **loading)
+    server = Served(f"http://127.0.0.1:{port}", tmp_path / "data", process, log)
     try:
-        end = time.monotonic() + 30
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        end = time.monotonic() + PATIENCE_S
+        with server.client() as client:
             while True:
                 try:
                     assert client.get("/live").json() == {"status": "ok"}
@@ -32,8 +30,5 @@ def test_the_server_lives_before_its_worker_can_work(tmp_path: Path) -> None:
             metrics = client.get("/metrics").text
         assert 'reelserve_workers{state="down"} 1.0' in metrics.splitlines()
     finally:
-        server.terminate()
-        status = server.wait(30)
-        assert server.stdout is not None
-        server.stdout.close()
+        status = server.stop()
     assert status == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
-import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.e2e.requests import ENDLESS, SMALL
+from tests.e2e.requests import SMALL, make
 from tests.encoding.judge import watch
 from tests.serving import LIGHT, Served, finished, start
 
@@ -124,7 +124,7 @@ def test_a_download_outlives_a_delete(client: httpx.Client, served: Served) -> N
     assert received > size  # the headers as well
 
 
-def test_an_etag_outlives_a_restart(served: Served, tmp_path: Any) -> None:
+def test_an_etag_outlives_a_restart(tmp_path: Path) -> None:
     """The same file has the same validator from the next server, whatever its time of change."""
     first = start(tmp_path / "data", **LIGHT)
     with first.client() as client:
@@ -139,9 +139,10 @@ def test_an_etag_outlives_a_restart(served: Served, tmp_path: Any) -> None:
     assert second.stop() == 0
 
 
-def test_a_stream_begins_while_later_chunks_are_still_decoded(client: httpx.Client) -> None:
+def test_a_stream_begins_while_later_chunks_are_still_decoded(client: httpx.Client, tmp_path: Path) -> None:
     """Its first picture is there while the job is in progress."""
-    fields = SMALL | {"size": "160x96", "num_frames": 49, "stream": True}
+    seen_in_time = tmp_path / "seen"
+    fields = SMALL | {"prompt": f"fault:held={seen_in_time}@decode:25", "num_frames": 49, "stream": True}
     with client.stream("POST", "/v1/videos/sync", json=fields) as response:
         video_id, seen = response.headers["x-video-id"], b""
         pieces = response.iter_raw()
@@ -149,19 +150,20 @@ def test_a_stream_begins_while_later_chunks_are_still_decoded(client: httpx.Clie
             seen += next(pieces)
         job = client.get(f"/v1/videos/{video_id}").json()
         assert (job["status"], job["stage"]) == ("in_progress", "decode")
+        seen_in_time.touch()
         seen += b"".join(pieces)
     assert len(watch(seen).times) == 49
 
 
 def test_a_stream_whose_job_is_cancelled_breaks_off(client: httpx.Client, served: Served) -> None:
     """The client learns that it has not got the whole, and the log holds no traceback."""
-    fields = ENDLESS | {"num_inference_steps": 2, "stream": True}
-    with client.stream("POST", "/v1/videos/sync", json=fields) as response:
+    paused = {"prompt": "fault:paused=/nowhere/never@decode:25", "num_frames": 49}
+    with client.stream("POST", "/v1/videos/sync", json=SMALL | paused | {"stream": True}) as response:
         pieces = response.iter_raw()
         next(pieces)
         client.post(f"/v1/videos/{response.headers['x-video-id']}/cancel").raise_for_status()
         with pytest.raises(httpx.RemoteProtocolError):
             list(pieces)
-    time.sleep(0.1)
+    make(client)  # what the server does with the broken stream comes before this
     assert "StreamBroken" not in served.log.read_text()
     assert "Traceback" not in served.log.read_text()

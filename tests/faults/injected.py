@@ -2,8 +2,10 @@
 
 A prompt `fault:KIND[=VALUE][@[STAGE:]STEP] [once:FILE]` makes its job do KIND when STEP (default 1) of STAGE
 is done (`prompt`, `image`, `denoise`, `decode`; default `denoise`; decode counts frames). With `once`, only
-if there is no FILE yet, which it leaves. Any other prompt does nothing. KIND is a key of `KINDS`, or
+if there is no FILE yet, which it leaves. A prompt of several, with a ` + ` between them, does each in its
+turn. Any other prompt does nothing. KIND is a key of `KINDS`, or
 
+- `paused=FILE`: the step goes on until there is a FILE, and hears a cancel meanwhile; `held` hears none
 - `tail=SECONDS`: the encoder's tail takes that much longer (the device is free meanwhile)
 - `nan`: the denoised latents are NaN
 
@@ -60,11 +62,12 @@ class Fault:
             KINDS[self.kind](self.value)
 
 
-def fault_of(prompt: str) -> Fault | None:
-    """The fault that a prompt asks for."""
-    found = PROMPT.fullmatch(prompt)
-    if found is None:
-        return None
+def faults_of(prompt: str) -> list[Fault]:
+    """The faults that a prompt asks for."""
+    return [_fault(found) for part in prompt.split(" + ") if (found := PROMPT.fullmatch(part)) is not None]
+
+
+def _fault(found: re.Match[str]) -> Fault:
     once = found["once"]
     return Fault(
         found["kind"],
@@ -94,16 +97,17 @@ class Faulty:
         self.info = pipeline.info
 
     def generate(self, params: GenerationParams, control: Control) -> Generator[Chunk | Sound]:
-        fault = fault_of(params.prompt)
-        if fault is not None and fault.kind == "nan" and fault.is_due():
-            _spoil_next_latents()
-        elif fault is not None and fault.kind not in ("nan", "tail"):
-            control = FaultyControl(control, fault)
+        tail = 0.0
+        for fault in faults_of(params.prompt):
+            if fault.kind not in ("nan", "tail"):
+                control = FaultyControl(control, fault)
+            elif fault.is_due():
+                if fault.kind == "nan":
+                    _spoil_next_latents()
+                else:
+                    tail = float(fault.value)
         made = self._pipeline.generate(params, control)
-        if fault is not None and fault.kind == "tail" and fault.is_due():
-            yield from _before_last(made, lambda: _delay_next_tail(float(fault.value)))
-        else:
-            yield from made
+        yield from _before_last(made, lambda: _delay_next_tail(tail)) if tail else made
 
 
 class FaultyControl:
@@ -116,9 +120,15 @@ class FaultyControl:
     def progress(self, stage: Stage, step: int, steps: int, cost: float | None = None) -> None:
         self._control.progress(stage, step, steps, cost)
         fault = self._fault
-        if fault is not None and stage == fault.stage and step >= fault.step:
-            self._fault = None
+        if fault is None or stage != fault.stage or step < fault.step:
+            return
+        self._fault = None
+        if fault.kind != "paused":
             fault.happen()
+        elif fault.is_due():
+            while not Path(fault.value).exists():
+                time.sleep(0.02)
+                self._control.progress(stage, step, steps, cost)
 
 
 def _light(config: ModelConfig) -> Pipeline:
