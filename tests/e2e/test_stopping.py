@@ -47,7 +47,7 @@ def test_a_drain_lets_the_running_job_finish(own: Served, tmp_path: Path) -> Non
         file.write_bytes(bytes(64 * 2**20))
         with lazy.stream("GET", f"/v1/videos/{done}/content") as download:
             assert download.status_code == 200
-            running, waiting = create(client, tmp_path / "may end"), create(client)
+            running, waiting = create(client, tmp_path / "may_end"), create(client)
             begun(client, running)
             own.process.send_signal(signal.SIGTERM)
             until(lambda: client.get("/health").status_code == 503)
@@ -55,7 +55,7 @@ def test_a_drain_lets_the_running_job_finish(own: Served, tmp_path: Path) -> Non
             refused = client.post("/v1/videos", json=SMALL)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
             assert int(refused.headers["retry-after"]) > 0
-            (tmp_path / "may end").touch()
+            (tmp_path / "may_end").touch()
             assert own.ended() == 0
     assert "Traceback" not in own.log.read_text()
     found = statuses(own)

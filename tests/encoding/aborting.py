@@ -9,8 +9,8 @@ from pathlib import Path
 from encoding.base import Sink
 
 ABORT_S = 0.25
-TRIES = 3
-"""A machine that does other work may hold up one; a sink that waits for its encoder holds up all."""
+TRIES = 20
+"""A machine that does other work may hold up some; a sink that waits for its encoder holds up all."""
 
 
 def assert_abort_is_quick(folder: Path, make_busy: Callable[[], Sink]) -> None:

@@ -86,7 +86,7 @@ def test_a_file_that_may_not_grow_fails_the_sink(tmp_path: Path, suffix: str, sm
         write_all(sink, clip)
     assert isinstance(raised.value.__cause__, OSError)
     assert raised.value.__cause__.errno == errno.EFBIG
-    assert sink.result.exception(10) is raised.value
+    assert sink.result.exception(60) is raised.value
     assert list(tmp_path.iterdir()) == []
 
 
@@ -246,6 +246,7 @@ def test_a_failure_does_not_keep_the_encoder(tmp_path: Path) -> None:
     with pytest.raises(EncodingError, match=r"clip\.mp4: ZeroDivisionError: broken") as raised:
         write_all(sink, clip)
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert sink.result.exception(60) is raised.value  # it is told last of all
     assert encoders() <= before
 
 

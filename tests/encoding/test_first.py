@@ -18,6 +18,7 @@ from encoding.packets import Sample
 from encoding.session import start
 from tests.encoding.aborting import assert_abort_is_quick
 from tests.encoding.clips import chunks, describe, smooth, sweep
+from tests.encoding.held import HELD_S
 
 CLIP = smooth(12, 48, 64)
 
@@ -127,7 +128,7 @@ def test_a_picture_that_cannot_be_decoded_fails_the_job_at_once(tmp_path: Path) 
     spec = describe(tmp_path / "clip.mp4", CLIP)
     sink = start(spec, lambda file: Broken(spec, file))
     sink.write(CLIP[:, :8])
-    error = sink.result.exception(30)
+    error = sink.result.exception(60)
     assert isinstance(error, EncodingError)
     assert str(error).startswith("clip.mp4: its first picture cannot be decoded: Invalid data")
     assert isinstance(error.__cause__, av.FFmpegError)
@@ -143,7 +144,7 @@ def test_abort_is_quick_while_the_first_picture_is_decoded(tmp_path: Path) -> No
     class Held(VideoWriter):
         def _look(self, first: Sample) -> FirstPicture:
             looks.set()
-            may_go.wait(30)
+            may_go.wait(HELD_S)
             return super()._look(first)
 
     spec = describe(tmp_path / "clip.mp4", CLIP)
@@ -152,8 +153,9 @@ def test_abort_is_quick_while_the_first_picture_is_decoded(tmp_path: Path) -> No
         looks.clear()
         sink = start(spec, lambda file: Held(spec, file))
         sink.write(CLIP[:, :8])
-        assert looks.wait(30)
+        assert looks.wait(60)
         return sink
 
     assert_abort_is_quick(tmp_path, make_busy)
+    assert any(thread.name == "encode clip.mp4" for thread in threading.enumerate())
     may_go.set()

@@ -18,15 +18,18 @@ from encoding.frames import YUV420P
 from encoding.mp4 import VideoWriter
 from encoding.session import start
 from tests.encoding.aborting import assert_abort_is_quick
-from tests.encoding.clips import FILM, SUFFIXES, chunks, describe, encode, noise, smooth
-from tests.encoding.held import HeldWriter, open_held
+from tests.encoding.clips import FILM, SUFFIXES, describe, encode, noise, smooth
+from tests.encoding.held import HELD_S, HeldWriter, open_held
 from tests.encoding.judge import assert_plays
+
+PATIENCE_S = 60.0
+"""For what will happen; less than what is held is held."""
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "waited for 10 seconds"
+        assert time.monotonic() < deadline, f"waited for {PATIENCE_S} seconds"
         time.sleep(0.002)
 
 
@@ -45,13 +48,6 @@ def in_thread(call: Callable[[], None]) -> tuple[threading.Thread, list[BaseExce
     return thread, raised
 
 
-def write_slowly(sink: Sink, clip: torch.Tensor) -> None:
-    """So slowly that what ends the thread shows at a later write."""
-    for frames in chunks(clip, 1):
-        sink.write(frames)
-        time.sleep(0.01)
-
-
 def write_then_fail(sink: Sink, frames: torch.Tensor) -> None:
     """A worker whose generation fails."""
     with sink:
@@ -68,7 +64,7 @@ def test_the_file_appears_only_when_whole(tmp_path: Path, suffix: str) -> None:
         sink.write(clip[:, :5])
         assert not path.exists()
         sink.write(clip[:, 5:])
-    artifact = sink.result.result(10)
+    artifact = sink.result.result(PATIENCE_S)
     assert list(tmp_path.iterdir()) == [path] == [artifact.path]
     assert sink.close() == artifact
 
@@ -88,7 +84,7 @@ def test_finish_returns_before_the_tail_is_encoded(tmp_path: Path, writers: list
     assert not sink.result.done()
     assert sink.finish() is sink.result
     writers[-1].may_go.set()
-    assert sink.result.result(10).tail_seconds > 0
+    assert sink.result.result(PATIENCE_S).tail_seconds > 0
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -105,7 +101,7 @@ def test_the_file_is_made_before_its_end_is_told(tmp_path: Path, ends: bool) -> 
     path = tmp_path / "clip.mp4"
     sink = start(describe(path, clip), lambda file: Told(describe(path, clip), file))
     sink.write(clip)
-    assert checked.wait(10)
+    assert checked.wait(PATIENCE_S)
     assert not path.exists()
     if ends:
         assert sink.close().path == path
@@ -116,20 +112,22 @@ def test_the_file_is_made_before_its_end_is_told(tmp_path: Path, ends: bool) -> 
 
 def test_a_result_does_not_wait_for_what_is_let_go(tmp_path: Path) -> None:
     """The file is there; the encoder's memory and threads are given back behind it."""
-    may_go = threading.Event()
+    may_go, gone = threading.Event(), threading.Event()
 
     class Slow(VideoWriter):
         def abandon(self) -> None:
-            may_go.wait(10)
+            may_go.wait(HELD_S)
             super().abandon()
+            gone.set()
 
     clip = smooth(6, 32, 48)
     spec = describe(tmp_path / "clip.mp4", clip)
     sink = start(spec, lambda file: Slow(spec, file))
     sink.write(clip)
     assert sink.close().path.exists()
-    assert not may_go.is_set()
+    assert not gone.is_set()
     may_go.set()
+    assert gone.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("end", ["finish", "close", "abort"])
@@ -161,7 +159,7 @@ def test_abort_twice_is_abort_once(tmp_path: Path) -> None:
     sink = open_sink(describe(tmp_path / "clip.mp4", clip))
     sink.abort()
     sink.abort()
-    assert wait([sink.finish()], timeout=1).not_done == set()
+    assert wait([sink.finish()], PATIENCE_S).not_done == set()
     with pytest.raises(CancelledError):
         sink.result.result()
     with pytest.raises(SinkClosed):
@@ -188,7 +186,7 @@ def test_abort_ends_a_blocked_write(tmp_path: Path, writers: list[HeldWriter]) -
     producer, raised = in_thread(lambda: sink.write(clip))
     wait_until(lambda: sink.pending_bytes > 2 * YUV420P.packed_bytes(1, 48, 32))
     sink.abort()
-    producer.join(5)  # the writer is held for longer
+    producer.join(PATIENCE_S)  # the writer is held for longer
     assert [type(error) for error in raised] == [SinkClosed]
     assert list(tmp_path.iterdir()) == []
 
@@ -213,11 +211,14 @@ def test_abort_does_not_wait_for_a_stuck_encoder(tmp_path: Path, writers: list[H
     def make_busy() -> Sink:
         sink = open_held(describe(tmp_path / "clip.mp4", clip), writers)
         sink.write(clip)
+        assert writers[-1].holds.wait(PATIENCE_S)
         return sink
 
     assert_abort_is_quick(tmp_path, make_busy)
+    assert any(thread.name == "encode clip.mp4" for thread in threading.enumerate())
     encode(describe(tmp_path / "clip.mp4", clip), clip)  # a retry is not disturbed by what still ends
-    writers[-1].may_go.set()
+    for writer in writers:
+        writer.may_go.set()
     wait_until(lambda: not any(thread.name.startswith("encode") for thread in threading.enumerate()))
     assert list(tmp_path.iterdir()) == [tmp_path / "clip.mp4"]
 
@@ -226,15 +227,19 @@ def test_abort_from_the_encoders_own_thread(tmp_path: Path) -> None:
     """A live callback may abort the sink that calls it."""
     clip = noise(41, 32, 48)
     sinks: list[Sink] = []
+    aborted = threading.Event()
 
     def abort_all(_: bytes) -> None:
         for sink in sinks:
             sink.abort()
+            aborted.set()
 
     with open_sink(describe(tmp_path / "clip.mp4", clip), abort_all) as sink:
         sinks.append(sink)
+        sink.write(clip[:, :40])
+        assert aborted.wait(PATIENCE_S)
         with pytest.raises(SinkClosed):
-            write_slowly(sink, clip)
+            sink.write(clip[:, 40:])
     assert sink.result.cancelled()
     assert list(tmp_path.iterdir()) == []
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import encoding.packets
 from encoding.base import AudioSpec, Sink
 from encoding.check import check_video_file
 from encoding.errors import EncodingError, StorageFailed
 from encoding.formats import open_sink
+from encoding.mp4 import VideoWriter
 from encoding.options import resolve
 from tests.encoding.aborting import assert_abort_is_quick
 from tests.encoding.clips import FILM, describe, encode, noise, smooth, sweep
+from tests.encoding.held import HELD_S
 from tests.encoding.judge import assert_plays, box_order, boxes, watch
 from tests.encoding.listen import distance, listen, packets, play
 
@@ -181,22 +186,42 @@ def test_a_file_without_its_sound_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".webm"])
-def test_an_abort_while_a_long_sound_is_encoded(tmp_path: Path, suffix: str) -> None:
-    """The pictures wait for five minutes of it, which take seconds to encode; nothing waits for that."""
-    clip = smooth(300, 16, 16)
+def test_an_abort_while_a_long_sound_is_encoded(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pictures wait for half a minute of it; nothing waits for that, and no more of it is encoded."""
+    clip = smooth(30, 16, 16)
     spec = describe(tmp_path / f"clip{suffix}", clip, Fraction(1), audio=AudioSpec(48_000, 2))
-    sound = sweep(48_000, 2, 300)
+    sound, add_sound = sweep(48_000, 2, 30), VideoWriter.add_sound
+    begun, may_go = threading.Event(), threading.Event()
+    pieces: list[VideoWriter] = []
+
+    def held(writer: VideoWriter, samples: torch.Tensor) -> Iterator[None]:
+        for _ in add_sound(writer, samples):
+            pieces.append(writer)
+            begun.set()
+            may_go.wait(HELD_S)
+            yield
+
+    monkeypatch.setattr(VideoWriter, "add_sound", held)
+    threads: list[threading.Thread] = []
 
     def make_busy() -> Sink:
+        begun.clear()
         sink = open_sink(spec)
         sink.write(clip)
         sink.write_sound(sound, 48_000)
         sink.finish()
-        with pytest.raises(TimeoutError):
-            sink.result.result(0.2)
+        assert begun.wait(60)
+        threads.extend(thread for thread in threading.enumerate() if thread.name.startswith("encode"))
         return sink
 
     assert_abort_is_quick(tmp_path, make_busy)
+    may_go.set()
+    for thread in threads:
+        thread.join()
+    assert threads
+    assert len(pieces) == len(set(pieces))
 
 
 def test_a_disk_that_takes_no_waiting_pictures_fails_the_sink(
@@ -211,7 +236,7 @@ def test_a_disk_that_takes_no_waiting_pictures_fails_the_sink(
     sink = open_sink(describe(tmp_path / "clip.mp4", CLIP, NTSC, audio=AudioSpec(16_000, 1)))
     sink.write(CLIP)
     with pytest.raises(StorageFailed, match="No space left"):
-        sink.result.result(10)
+        sink.result.result(60)
     sink.abort()
     assert list(tmp_path.iterdir()) == []
 

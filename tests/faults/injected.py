@@ -63,11 +63,18 @@ class Fault:
 
 
 def faults_of(prompt: str) -> list[Fault]:
-    """The faults that a prompt asks for."""
-    return [_fault(found) for part in prompt.split(" + ") if (found := PROMPT.fullmatch(part)) is not None]
+    """The faults that a prompt asks for.
+
+    Raises:
+        ValueError: it asks for something that cannot be read.
+    """
+    return [_fault(part) for part in prompt.split(" + ")] if prompt.startswith("fault:") else []
 
 
-def _fault(found: re.Match[str]) -> Fault:
+def _fault(text: str) -> Fault:
+    found = PROMPT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} asks for no fault that there is")
     once = found["once"]
     return Fault(
         found["kind"],

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers import DiffusionPipeline, UniPCMultistepScheduler, WanImageToVideoPipeline, WanPipeline
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
@@ -211,6 +211,7 @@ def tokenizer() -> Callable[..., Any]:
 PLAIN_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="▁<"), max_size=40)
 
 
+@settings(deadline=None)
 @given(text=PLAIN_TEXT)
 def test_any_text_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
     """Text of any script comes back from its ids, so different prompts have different ids."""
@@ -244,7 +245,7 @@ def test_the_script_makes_what_is_shipped(tmp_path: Any) -> None:
         if path.suffix == ".safetensors":
             assert_same_tensors(load_file(tmp_path / path), load_file(TINY / path))
         else:
-            ours, theirs = settings(tmp_path / path), settings(TINY / path)
+            ours, theirs = configuration(tmp_path / path), configuration(TINY / path)
             both = ours.keys() & theirs.keys()
             assert {key: ours[key] for key in both} == {key: theirs[key] for key in both}
 
@@ -255,7 +256,7 @@ def assert_same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Ten
         torch.testing.assert_close(tensor, other[name], rtol=0, atol=0, msg=name)
 
 
-def settings(path: Any) -> dict[str, Any]:
+def configuration(path: Any) -> dict[str, Any]:
     """A JSON file but for the versions of the libraries that wrote it."""
     content: dict[str, Any] = json.loads(path.read_text())
     return {name: value for name, value in content.items() if not name.endswith("_version")}
