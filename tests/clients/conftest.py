@@ -10,6 +10,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.clients.official import Api, settled
 from tests.clients.places import URL_VARIABLE
+from tests.serving import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +25,6 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=[OpenAI, AsyncOpenAI], ids=["sync", "async"])
 async def api(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Api]:
-    client: Api = request.param(base_url=f"{url}/v1", api_key="none", timeout=60)
+    client: Api = request.param(base_url=f"{url}/v1", api_key="none", timeout=PATIENCE_S)
     yield client
     await settled(client.close())

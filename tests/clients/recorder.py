@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 _OF_THE_CONNECTION = ("connection", "content-length", "host", "keep-alive", "transfer-encoding")
-_ANSWER_SECONDS = 60
+_ANSWER_SECONDS = 240
 
 
 @dataclass(frozen=True, slots=True)

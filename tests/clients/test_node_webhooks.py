@@ -13,6 +13,7 @@ import pytest
 from tests.clients.places import NODE, NODE_FOLDER, environment
 from tests.server.receiver import Received, receiving
 from tests.server.running import serving
+from tests.serving import PATIENCE_S
 
 pytestmark = pytest.mark.node
 
@@ -43,7 +44,7 @@ async def test_the_official_client_verifies_an_event(tmp_path: Path) -> None:
         async with serving(tmp_path, webhooks=hooks) as server:
             made = (await server.post()).json()["id"]
             await server.finish()
-            (received,) = await asyncio.to_thread(receiver.wait, 1)
+            (received,) = await asyncio.to_thread(receiver.wait, 1, PATIENCE_S)
     event = await asyncio.to_thread(unwrap, received)
     assert (event["type"], event["data"]) == ("video.completed", {"id": made})
     for refused in (

@@ -81,8 +81,9 @@ async def test_a_failed_video_ends_the_polling(api: Api) -> None:
 
 async def test_raw_answers_carry_their_headers(api: Api) -> None:
     """When to poll next, in digits, and the request's id, as the client reads them."""
-    video = await create(api)
+    video = await create(api, size="160x96", num_inference_steps=200, num_frames=161)
     raw: Any = await settled(api.videos.with_raw_response.retrieve(video.id))
+    await settled(api.videos.delete(video.id))
     assert raw.headers["openai-poll-after-ms"].isdigit()
     assert raw.request_id is not None
     assert raw.parse().id == video.id

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.e2e.requests import SMALL, png
+from tests.serving import PATIENCE_S
 
 BOUNDARY = "----a'b+c_1,2-3.4:5=6?7"
 """All that a boundary may hold and still has to be quoted."""
@@ -17,7 +18,7 @@ TYPE = f'multipart/form-data; boundary="{BOUNDARY}"'
 
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=60) as opened:
+    with httpx.Client(base_url=url, timeout=PATIENCE_S) as opened:
         yield opened
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from encoding.bounded import BoundedQueue
+from encoding.errors import BadFrames
 from encoding.formats import open_sink
 from encoding.frames import YUV420P
 from tests.encoding.clips import SUFFIXES, describe, smooth
@@ -70,4 +71,5 @@ def test_many_sinks_leave_nothing(tmp_path: Path) -> None:
         for index in (1, 3):
             sinks[index].write(clip[:, 8:])
             sinks[index].close()
+        assert isinstance(sinks[2].result.exception(60), BadFrames)
     assert len(list(tmp_path.iterdir())) == 16

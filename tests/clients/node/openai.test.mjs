@@ -6,7 +6,7 @@ import { test } from 'node:test';
 
 import OpenAI, { BadRequestError, ConflictError, NotFoundError, toFile } from 'openai';
 
-const api = new OpenAI({ baseURL: `${process.env.REELSERVE_TEST_URL}/v1`, apiKey: 'none', timeout: 60_000 });
+const api = new OpenAI({ baseURL: `${process.env.REELSERVE_TEST_URL}/v1`, apiKey: 'none', timeout: 240_000 });
 const picture = await readFile(process.env.REELSERVE_TEST_PICTURE);
 const quick = { model: 'sora-2', prompt: 'a red circle', size: '64x32', num_frames: 5, num_inference_steps: 2, seed: 7 };
 

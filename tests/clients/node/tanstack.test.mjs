@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { generateVideo, getVideoJobStatus } from '@tanstack/ai';
 import { createOpenaiVideo } from '@tanstack/ai-openai';
 
-const config = { baseURL: `${process.env.REELSERVE_TEST_URL}/v1`, timeout: 60_000 };
+const config = { baseURL: `${process.env.REELSERVE_TEST_URL}/v1`, timeout: 240_000 };
 const adapter = (model) => createOpenaiVideo(model, 'none', config);
 const prompt = 'a red circle';
 

@@ -11,7 +11,7 @@ QUICK = {"prompt": "a red circle", "size": "64x32", "num_frames": 5, "num_infere
 
 
 def main(url: str, picture: str) -> None:
-    with httpx.Client(base_url=url, timeout=60) as client:
+    with httpx.Client(base_url=url, timeout=240) as client:
         client.post("/v1/videos", json=QUICK | {"guidance_scale_2": 0.0}).raise_for_status()
         pictured = QUICK | {"model": "tiny-wan-ti2v", "seed": 0, "stream": False}
         files = {"input_reference": ("first.png", Path(picture).read_bytes())}

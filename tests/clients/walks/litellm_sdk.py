@@ -43,7 +43,7 @@ def plain(result: Any) -> dict[str, Any]:
 
 
 def ended(video_id: str, server: Mapping[str, Any]) -> dict[str, Any]:
-    for _ in range(300):
+    for _ in range(2400):
         video = plain(litellm.video_status(video_id, **server))
         if video["status"] in ("completed", "failed"):
             return video
