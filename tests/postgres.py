@@ -16,7 +16,7 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import URL, make_url
 
-START_S = 30
+START_S = 120
 DURABLE_ENOUGH = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "shared_buffers=32MB")
 
 

@@ -114,12 +114,14 @@ def killed_again_and_again(data: Path, seed: int, kills: int, variables: Mapping
                 time.sleep(0.02)
             if run < kills:
                 while run == 1 and not client.contents:  # a file that is to outlive all kills but one
+                    assert client.is_alive()
                     time.sleep(0.02)
                 live_a_while(process, chance)
                 workers += psutil.Process(process.pid).children()
                 continue
             assert process.stdout.readline().startswith("ready: "), log.read_text()
             while not client.kept:
+                assert client.is_alive()
                 time.sleep(0.05)
             client.stopping.set()
             client.join()

@@ -26,7 +26,7 @@ def test_forty_jobs_from_eight_clients() -> None:
     assert (report["lost"], report["duplicate"], report["without_end_in_log"]) == (0, 0, 0)
     assert report["jobs"] == report["created_by_metrics"] == report["ended_by_metrics"] == 40
     assert report["outcomes"]["completed"] >= 32
-    assert report["get"]["count"] > 28
+    assert report["get"]["count"] >= 26  # a look or more at each job of three of the ways
     assert report["server"]["fds"] > 3
     assert report["workers"]["rss_mib"] > report["server"]["rss_mib"]
     assert "error" not in report["log_lines"]
