@@ -29,14 +29,16 @@ LIGHT: Mapping[str, Any] = MappingProxyType({**FAULTS, "FAULT_LIGHT": "1"})
 """The same, and no models are loaded: ready in a third of the time, and jobs cost next to nothing."""
 
 
-def _models(count: int | None) -> Mapping[str, str]:
-    """The variable that makes a server serve the first `count` models of the default configuration."""
+def _models(*ids: str) -> Mapping[str, str]:
+    """The variable that makes a server serve these models of the default configuration; without any, all."""
     models = yaml.safe_load(Path("configs/tiny.yaml").read_text())["models"]
-    return MappingProxyType({"REELSERVE_MODELS": json.dumps(models[:count])})
+    chosen = [model for model in models if not ids or model["id"] in ids]
+    return MappingProxyType({"REELSERVE_MODELS": json.dumps(chosen)})
 
 
-ALL_MODELS = _models(None)
-_ONE_MODEL = _models(1)
+ALL_MODELS = _models()
+ONE_MODEL = _models("tiny-wan-t2v")
+SPEECH_MODEL = _models("tiny-wan-s2v")
 
 PATIENCE_S = 240.0
 """How long a test waits for what will happen, however slow the machine is: only a failure takes it."""
@@ -132,7 +134,7 @@ def launch(data: Path, *flags: str, **variables: str) -> tuple[subprocess.Popen[
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", **_ONE_MODEL, **_PATIENT, **variables},
+            env={**os.environ, "HF_HUB_OFFLINE": "1", **ONE_MODEL, **_PATIENT, **variables},
         )
     return process, log
 

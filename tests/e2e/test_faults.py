@@ -16,7 +16,17 @@ import torch
 
 from tests.e2e.requests import ENDLESS, SMALL, begun, make, png, until, waiting
 from tests.server.films import sound
-from tests.serving import FAULTS, LIGHT, PATIENCE_S, Served, finished, start, to_be_hurt
+from tests.serving import (
+    FAULTS,
+    LIGHT,
+    ONE_MODEL,
+    PATIENCE_S,
+    SPEECH_MODEL,
+    Served,
+    finished,
+    start,
+    to_be_hurt,
+)
 
 CRASHED = "crashed"
 """Name of a file; while it is there no worker of `own` gets ready: what is so until then can be looked at."""
@@ -164,10 +174,11 @@ def test_a_folder_that_cannot_be_written(light: Served, tmp_path: Path) -> None:
         make(client)
 
 
-def run(command: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself, with what it said."""
-    options = {"capture_output": True, "text": True, "timeout": PATIENCE_S, "check": False}
-    return subprocess.run(command, env=environment, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +231,7 @@ def test_a_video_without_a_server(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "server.cli", "generate", "a red circle", "-o", str(target)]
     given = SMALL | {"model": "tiny-wan-s2v", "input_reference": picture, "audio_reference": voice}
     params = [f"-p={name}={value}" for name, value in given.items() if name != "prompt"]
-    ended = run([*command, *params])
+    ended = run([*command, *params], os.environ | SPEECH_MODEL)
     assert ended.returncode == 0, ended.stderr
     assert "5 frames, seed 7" in ended.stdout
     assert target.read_bytes()[4:8] == b"ftyp"
@@ -229,7 +240,7 @@ def test_a_video_without_a_server(tmp_path: Path) -> None:
 def test_what_would_be_served() -> None:
     """`reelserve check` names device, formats and models."""
     command = [sys.executable, "-m", "server.cli", "check"]
-    ended = run(command)
+    ended = run(command, os.environ | ONE_MODEL)
     assert ended.returncode == 0, ended.stderr
     for told in (
         "device: cpu",
