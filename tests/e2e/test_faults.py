@@ -26,6 +26,7 @@ from tests.serving import (
     finished,
     start,
     to_be_hurt,
+    to_be_left,
 )
 
 CRASHED = "crashed"
@@ -251,38 +252,46 @@ def test_what_would_be_served() -> None:
         assert told in ended.stdout
 
 
-def test_two_workers_work_side_by_side(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of two workers, whose noise is in the file `noise.pt` beside its folder."""
+    folder = tmp_path_factory.mktemp("pair")
+    variables = {"FIXED_LATENT_PATH": str(folder / "noise.pt"), **FAULTS}
+    yield from to_be_left(start(folder / "data", "--engine.devices", "cpu,cpu", **variables))
+
+
+def noise_of(server: Served) -> Path:
+    """A file of noise for `SMALL`, just written."""
+    path = server.data.parent / "noise.pt"
+    torch.save(torch.randn(16, 2, 4, 8), path)
+    return path
+
+
+def test_two_workers_work_side_by_side(pair: Served, tmp_path: Path) -> None:
     """One process a device: two jobs are in progress at once, and both videos are the same."""
-    server = start(tmp_path / "data", "--engine.devices", "cpu,cpu", **FAULTS)
+    noise_of(pair)
     held = SMALL | {"prompt": f"fault:held={tmp_path / 'seen'}"}
-    try:
-        with server.client() as client:
-            until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text)
-            made = [client.post("/v1/videos", json=held).json()["id"] for _ in "ab"]
+    with pair.client() as client:
+        until(lambda: 'reelserve_workers{state="up"} 2.0' in client.get("/metrics").text)
+        made = [client.post("/v1/videos", json=held).json()["id"] for _ in "ab"]
 
-            def running() -> bool:
-                states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]
-                return states == ["in_progress", "in_progress"]
+        def running() -> bool:
+            states = [client.get(f"/v1/videos/{video_id}").json()["status"] for video_id in made]
+            return states == ["in_progress", "in_progress"]
 
-            until(running)
-            (tmp_path / "seen").touch()
-            assert [finished(client, video_id)["status"] for video_id in made] == ["completed", "completed"]
-            first, second = (client.get(f"/v1/videos/{video_id}/content").content for video_id in made)
-            assert first == second
-    finally:
-        assert server.stop() == 0
+        until(running)
+        (tmp_path / "seen").touch()
+        assert [finished(client, video_id)["status"] for video_id in made] == ["completed", "completed"]
+        first, second = (client.get(f"/v1/videos/{video_id}/content").content for video_id in made)
+        assert first == second
 
 
-def test_a_fixed_latent_for_every_request(tmp_path: Path) -> None:
+def test_a_fixed_latent_for_every_request(pair: Served) -> None:
     """FIXED_LATENT_PATH is read when a request needs it, not at the start; the seed has no say then."""
-    path = tmp_path / "noise.pt"
-    server = start(tmp_path / "data", FIXED_LATENT_PATH=str(path))
-    try:
-        with server.client() as client:
-            missing = client.post("/v1/videos/sync", json=SMALL)
-            assert (missing.status_code, missing.json()["error"]["code"]) == (400, "invalid_reference")
-            assert "noise.pt" in missing.json()["error"]["message"]
-            torch.save(torch.randn(16, 2, 4, 8), path)
-            assert make(client, seed=1).content == make(client, seed=2).content
-    finally:
-        assert server.stop() == 0
+    noise_of(pair).unlink()
+    with pair.client() as client:
+        missing = client.post("/v1/videos/sync", json=SMALL)
+        assert (missing.status_code, missing.json()["error"]["code"]) == (400, "invalid_reference")
+        assert "noise.pt" in missing.json()["error"]["message"]
+        noise_of(pair)
+        assert make(client, seed=1).content == make(client, seed=2).content
