@@ -84,7 +84,8 @@ class _Walk:
         self._tell(self._done / self._all)
         self._still = self._still + frames.shape[0] if self._is_still(frames) else 0
         self._last = frames[-1]
-        if self._made is None or self._still <= self._looks_back + _FRAMES:
+        # The step before this one had to see nothing else from its first frame on, for all to be as its own.
+        if self._made is None or self._still < self._looks_back + 2 * _FRAMES - 1:
             self._made = self._full_rate(frames)
         self._done += frames.shape[0]
         value = Sum(self._made.clone())  # the layers write over what they are given

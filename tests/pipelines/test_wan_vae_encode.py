@@ -87,10 +87,15 @@ def test_memory_decides_on_tiles() -> None:
     assert encoder_tiles.encode_tile(model, frames, None, Free(1, 1)) is None
 
 
-@pytest.mark.parametrize("held", [1, 20, 40])
-def test_a_held_picture_is_not_computed_again(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first picture, black, and a last one that is held: equal, and not every step was computed."""
-    model = vae("full-depth z16")
+@pytest.mark.parametrize("name", ["full-depth z16", "full-depth z48"])
+@pytest.mark.parametrize("held", [1, 20, 38, 39, 40, 41, 81])
+def test_a_held_picture_is_not_computed_again(held: int, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first picture, black, and a last one that is held: equal, and not every step was computed.
+
+    Wherever in a step it begins: the first result that can be repeated is that of a step which sees nothing
+    else. Or one picture throughout, before which there is nothing.
+    """
+    model = vae(name)
     video = torch.zeros(1, 3, 81, 16, 16)
     video[:, :, :1], video[:, :, 81 - held :] = clip(1, 16), clip(1, 16, seed=1)
     steps: list[int] = []
