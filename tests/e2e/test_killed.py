@@ -175,7 +175,7 @@ def all_of(http: httpx.Client) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_twenty_kills(tmp_path: Path) -> None:
     """Four servers, again and again: nothing that was promised is lost, nothing deleted comes back, finished
     files keep their bytes, no part file and no worker is left, and of all jobs only those fail that were
