@@ -110,9 +110,10 @@ def to_be_left(server: Served) -> Iterator[Served]:
 
 def free_port() -> int:
     """A port of 127.0.0.1 where nobody listens; the kernel gives it to nobody who does not ask for it."""
-    given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = [port for port in range(10_000, 2**16) if not first <= port <= last] or range(10_000, 2**16)
     while True:
-        port = random.randrange(10_000, given_from)  # noqa: S311 - no secret
+        port = random.choice(ports)  # noqa: S311 - no secret
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
