@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import hypothesis
 import pytest
 
 from server import logs
 from tests import postgres
+
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 pytest_plugins = ["tests.serving", "tests.databases", "tests.disks"]
 
