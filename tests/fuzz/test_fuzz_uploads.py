@@ -34,7 +34,7 @@ MAX_GROWTH = 24 * 2**20
 TYPE = "multipart/form-data; boundary=b"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_nothing_breaks_grows_or_stays(tmp_path: Path) -> None:
     """No 5xx, no other process than at first, no more memory, no file of what was refused."""
     async with serving(tmp_path, queue={"max_jobs": 1000}) as server:

@@ -36,20 +36,29 @@ def url(postgres: Postgres) -> Iterator[str]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL gives a lock back when it sees that its holder is gone."""
+    monkeypatch.setattr(advisory, "WAIT_S", 60)
+
+
 @pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(_patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advisory, "WAIT_S", 0.1)
     monkeypatch.setattr(advisory, "CHECK_S", 0.05)
 
 
-@pytest.mark.usefixtures("_impatient")
-async def test_a_second_server_of_a_database_does_not_start(tmp_path: Path, url: str) -> None:
+async def test_a_second_server_of_a_database_does_not_start(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even with a data folder of its own: each would run the other's jobs. The first goes on."""
     async with serving(tmp_path / "first", store={"url": url}) as first:
         job = (await first.post()).json()["id"]
-        with pytest.raises(StartError, match=rf"store\.url: .* in use .*pid {os.getpid()} on"):
-            async with serving(tmp_path / "second", store={"url": url}):
-                pass
+        with monkeypatch.context() as patch:
+            patch.setattr(advisory, "WAIT_S", 0.1)
+            with pytest.raises(StartError, match=rf"store\.url: .* in use .*pid {os.getpid()} on"):
+                async with serving(tmp_path / "second", store={"url": url}):
+                    pass
         assert await first.finish() == job
     async with serving(tmp_path / "second", store={"url": url}) as second:
         assert (await second.client.get(f"/v1/videos/{job}")).json()["status"] == "completed"
@@ -70,6 +79,7 @@ async def test_a_killed_server_leaves_its_database_free(
 ) -> None:
     """`kill -9`, and the next one starts at once."""
     holder.kill()
+    holder.wait()
     async with serving(tmp_path, store={"url": url}) as server:
         assert (await server.post()).status_code == 200
 

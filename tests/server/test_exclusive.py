@@ -31,6 +31,7 @@ asyncio.run(main())
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had a lock in these tests is gone when the next one wants it."""
     monkeypatch.setattr(exclusive, "WAIT_S", 0.1)
 
 

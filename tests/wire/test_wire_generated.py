@@ -57,8 +57,8 @@ REPEATABLE = settings(
 
 @pytest.fixture
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
-    # By any name: schemathesis has one of its own.
-    yield make_app(tmp_path_factory.mktemp("wire"), server={"allow_public": True})
+    # By any name: schemathesis has one of its own. None is refused because the ones before are not done yet.
+    yield make_app(tmp_path_factory.mktemp("wire"), server={"allow_public": True}, queue={"max_jobs": 10_000})
     shutdown_lifespans()
 
 
