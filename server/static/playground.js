@@ -5,6 +5,7 @@ const find = (id) => document.getElementById(id);
 const form = find("request");
 let models = [];
 let watching = null; // the AbortController of what is asked for the job that is shown
+let listed = 0; // how often the list of videos was asked for
 let key = sessionStorage.getItem("key"); // forgotten with the tab
 
 /* A browser sends no key by itself: neither for an EventSource nor for a video's address. */
@@ -170,9 +171,11 @@ async function showVideo(id, signal) {
   find("download").hidden = false;
 }
 
+/* Asked for twice at a time, the first answer may come last: it is the older one. */
 async function showVideos() {
+  const asked = ++listed;
   const { data } = await api("v1/videos?limit=20");
-  find("videos").replaceChildren(...data.map(row));
+  if (asked === listed) find("videos").replaceChildren(...data.map(row));
 }
 
 function row(job) {

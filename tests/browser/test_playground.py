@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,13 +13,27 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from server.engine.base import EngineTask, JobEvent, Progress, Started
 from tests.e2e.requests import png
 from tests.serving import Served
-from tests.wire.instant import listening, make_app
+from tests.wire.instant import InstantEngine, listening, make_app
 
 pytestmark = pytest.mark.browser
 
 SMALL = {"size": "64x32", "num_frames": "5", "seed": "0"}
+WAIT_MS = 120_000
+"""What is waited for comes; a busy machine may take its time."""
+expect.set_options(timeout=WAIT_MS)
+
+
+class Endless(InstantEngine):
+    """Every task is in its first step until it is cancelled."""
+
+    async def run(self, task: EngineTask) -> AsyncGenerator[JobEvent, None]:
+        events = self._events[task.job_id] = asyncio.Queue()
+        yield Started(task.job_id)
+        yield Progress(task.job_id, "denoise", 1, 2, 0.5)
+        yield await events.get()
 
 
 @contextmanager
@@ -36,6 +51,7 @@ def opened(url: str) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=flags)
         page = browser.new_page()
+        page.set_default_timeout(WAIT_MS)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("requestfailed", lambda request: problems.append(f"{request.url}: {request.failure}"))
         page.goto(url)
@@ -77,14 +93,14 @@ def test_a_prompt_becomes_a_video_that_plays(page: Page) -> None:
     """The browser's own decoder plays the file, in the size that was asked for; seed 0 is kept."""
     fill(page, "a red <b>circle</b>")
     make(page)
-    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+    expect(page.locator("#state")).to_have_text("completed")
     video = page.locator("#video")
     expect(video).to_be_visible()
     wait_for_a_picture(page)
     assert video.evaluate("video => [video.videoWidth, video.videoHeight]") == [64, 32]
     assert video.evaluate("video => video.duration") == pytest.approx(5 / 16, abs=1 / 16)
     assert page.locator("#facts").inner_text().endswith("Seed\n0")
-    assert page.locator("#videos .prompt").first.inner_text() == "a red <b>circle</b>"
+    expect(page.locator("#videos .prompt").first).to_have_text("a red <b>circle</b>")
 
 
 def test_a_refused_field_is_marked(page: Page) -> None:
@@ -96,7 +112,7 @@ def test_a_refused_field_is_marked(page: Page) -> None:
     fill(page, "a red circle")
     make(page)
     expect(page.locator("#error")).to_be_hidden()
-    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+    expect(page.locator("#state")).to_have_text("completed")
 
 
 def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
@@ -107,7 +123,7 @@ def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
     page.locator("#request [name=input_reference]").set_input_files(picture)  # type: ignore[arg-type]
     fill(page, "it moves")
     make(page)
-    expect(page.locator("#state")).to_have_text("completed", timeout=30_000)
+    expect(page.locator("#state")).to_have_text("completed")
     page.get_by_label("Model").select_option("tiny-wan-ti2v")
     expect(page.locator("#request [name=guidance_scale_2]")).to_be_hidden()
     expect(page.locator("#voice")).to_be_hidden()
@@ -115,20 +131,23 @@ def test_a_first_frame_for_the_models_that_take_one(page: Page) -> None:
     expect(page.locator("#voice")).to_be_visible()
 
 
-def test_a_running_job_can_be_cancelled_and_deleted(page: Page) -> None:
+def test_a_running_job_can_be_cancelled_and_deleted(tmp_path: Path) -> None:
     """Progress is shown on the way, the cancel is told, and the row goes."""
-    page.locator("summary").click()
-    fill(page, "a long one", num_inference_steps="200", num_frames="161")
-    make(page)
-    expect(page.locator("#state")).to_contain_text("denoise", timeout=10_000)
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("#state")).to_contain_text("cancelled")
-    row = page.locator("#videos li").first
-    expect(row).to_contain_text("cancelled")
-    before = page.locator("#videos li").count()
-    row.get_by_role("button", name="Delete").click()
-    expect(page.locator("#videos li", has_text="a long one")).to_have_count(0)
-    assert page.locator("#videos li").count() <= before
+    app = make_app(tmp_path, Endless(slots=2))
+    with listening(app) as url, opened(url) as page:
+        page.locator("summary").click()
+        for prompt in ("another one", "a long one"):
+            fill(page, prompt, num_inference_steps="2")
+            make(page)
+            expect(page.locator("#facts")).to_contain_text(prompt)
+            expect(page.locator("#state")).to_have_text("denoise 1/2")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("#state")).to_contain_text("cancelled")
+        row = page.locator("#videos li").first
+        expect(row).to_contain_text("a long one")
+        expect(row).to_contain_text("cancelled")
+        row.get_by_role("button", name="Delete").click()
+        expect(page.locator("#videos .prompt")).to_have_text(["another one"])
 
 
 def test_a_key_is_asked_for_and_used(tmp_path: Path) -> None:

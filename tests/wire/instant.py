@@ -49,10 +49,10 @@ class InstantEngine(ScriptedEngine):
         yield Finished(task.job_id, artifacts, TIMINGS)
 
 
-def make_app(data: Path, **sections: Mapping[str, object]) -> FastAPI:
+def make_app(data: Path, engine: InstantEngine | None = None, /, **sections: Mapping[str, object]) -> FastAPI:
     """The application with every default, its files below `data`."""
     settings = make_settings(**sections).model_copy(update={"data_dir": data})
-    return create_app(settings, InstantEngine(slots=4))
+    return create_app(settings, engine or InstantEngine(slots=4))
 
 
 @contextmanager
