@@ -31,7 +31,7 @@ async def test_each_is_stored_or_refused(tmp_path: Path) -> None:
     """By decoders in C that are handed what nobody has written."""
     draw = Random(20261129)  # noqa: S311 - repeatable damage
     files = [make() for make in GOOD]
-    references = References(ImageSettings(), MediaSettings(timeout_s=30), SPOOLS)
+    references = References(ImageSettings(), MediaSettings(timeout_s=120), SPOOLS)
     refused = 0
     for number in range(CASES):
         store = draw.choice((references.store_audio, references.store_video))

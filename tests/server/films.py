@@ -115,7 +115,7 @@ def tone_of(wave: np.ndarray, rate: int) -> float:
 
 async def store(kind: str, data: bytes, target: Path, *, heard: float = 0, **limits: float) -> None:
     """Have them stored by references of its own; `heard`: a film with its sound."""
-    settings = MediaSettings.model_validate({"timeout_s": 30, **limits})
+    settings = MediaSettings.model_validate({"timeout_s": 120, **limits})
     references = References(ImageSettings(), settings, SPOOLS)
     try:
         with Spool(SPOOLS) as spool:

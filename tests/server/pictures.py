@@ -81,7 +81,7 @@ async def store(given: Given, target: Path, settings: ImageSettings, field: str 
 
 async def stored(given: Given, target: Path, **limits: float) -> Image.Image:
     """What lies at `target` afterwards, and nothing beside it."""
-    settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
+    settings = ImageSettings.model_validate({"timeout_s": 120, **limits})
     await store(given, target, settings)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     with Image.open(target) as picture:
@@ -92,7 +92,7 @@ async def stored(given: Given, target: Path, **limits: float) -> Image.Image:
 
 async def refusal(given: Given, target: Path, **limits: float) -> BadField:
     """The error, after which nothing is left on disk."""
-    settings = ImageSettings.model_validate({"timeout_s": 30, **limits})
+    settings = ImageSettings.model_validate({"timeout_s": 120, **limits})
     with pytest.raises(BadField) as caught:
         await store(given, target, settings)
     assert caught.value.param == "input_reference"

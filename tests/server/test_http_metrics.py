@@ -22,7 +22,7 @@ async def test_a_request_is_counted_by_its_template(tmp_path: Path) -> None:
     where = {"method": "GET", "route": VIDEO}
     assert now.since(before, "reelserve_http_requests_total", **where, status="200") == 2
     assert now.since(before, "reelserve_http_request_seconds_count", **where) == 2
-    assert 0 < now.since(before, "reelserve_http_request_seconds_sum", **where) < 10
+    assert 0 < now.since(before, "reelserve_http_request_seconds_sum", **where) < 60
     sent = now.since(before, "reelserve_http_sent_bytes_total", **where)
     assert sent == sum(len(answer.content) for answer in answers)
 

@@ -40,7 +40,7 @@ def folders(tmp_path: Path) -> JobFolders:
 
 @pytest.fixture
 async def previews(folders: JobFolders) -> AsyncIterator[Previews]:
-    made = Previews(folders, 60)
+    made = Previews(folders, 600)
     yield made
     await made.close()
     assert drawing() == set()
