@@ -10,7 +10,7 @@ import torch
 
 from encoding.base import AudioSpec, OutputSpec
 from encoding.errors import BadSound, InvalidSpec
-from encoding.transfer import Stopped, wait_for
+from encoding.transfer import Stopped, copied_beside, page_locked, wait_for
 
 RATES = range(4_000, 192_001)
 """Samples a second of what can be written."""
@@ -49,8 +49,6 @@ class SoundArrival:
     """float32 (channels, N)."""
     event: torch.cuda.Event | None = None
     """Fires when the copy is done; None when there was none to wait for."""
-    source: torch.Tensor | None = None
-    """What is being copied: must live until the event has fired."""
 
     @property
     def size(self) -> int:
@@ -65,7 +63,6 @@ class SoundArrival:
             Stopped: `stop` was set first.
         """
         wait_for(self.event, stop)
-        self.source = None
         values = self.host.flatten()
         for first in range(0, len(values), _PIECE):  # a long sound takes longer than an abort may
             if stop.is_set():
@@ -88,13 +85,5 @@ def _copied(ours: torch.Tensor) -> SoundArrival:
     """Beside the producer's work, as frames are: its stream is never waited for here."""
     with torch.cuda.device(ours.device):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's
-        stream.wait_stream(torch.cuda.current_stream())
-        host = torch.empty(ours.shape, dtype=ours.dtype, pin_memory=True)
-        with torch.cuda.stream(stream):
-            host.copy_(ours, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-        event.record(stream)
-        ours.record_stream(
-            stream
-        )  # the allocator must know of it if the sink drops the sound while it is copied
-    return SoundArrival(host, event, ours)
+        host = page_locked(ours.shape, ours.dtype)
+        return SoundArrival(host, copied_beside(ours, host, stream))

@@ -12,7 +12,7 @@ from encoding.errors import BadFrames
 from encoding.frames import Packing, pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _POLL_SECONDS = 0.0005
 """How often a copy that is under way is looked at: the wait must end when its sink is aborted."""
@@ -40,8 +40,6 @@ class Arrival:
     """uint8, as `frames.pack` lays it out."""
     event: torch.cuda.Event | None = None
     """Fires when the copy is done; None when there was none to wait for."""
-    source: torch.Tensor | None = None
-    """What is being copied: must live until the event has fired."""
     give_back: Callable[[torch.Tensor], None] | None = None
 
     def wait(self, stop: threading.Event, *, last: bool = False) -> torch.Tensor:
@@ -52,7 +50,6 @@ class Arrival:
             Stopped: `stop` was set first.
         """
         wait_for(self.event, stop, _LAST_POLL_SECONDS if last else _POLL_SECONDS)
-        self.source = None
         if not int(self.host[-1]):
             raise BadFrames("frames: NaN or infinity found, finite values in [-1, 1] expected")
         return self.host[:-1].view(self.frames, -1)
@@ -99,14 +96,28 @@ class CudaTransfer:
         with torch.inference_mode(), torch.cuda.device(frames.device):
             packed = pack(frames, self._packing)
             host = self._pool.take(packed.numel())
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
-                host.copy_(packed, non_blocking=True)
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-            event.record(self._stream)
-            # An aborted sink drops the chunk while it is copied: the allocator must know of this stream.
-            packed.record_stream(self._stream)
-        return Arrival(frames.shape[1], host, event, packed, self._pool.give)
+            event = copied_beside(packed, host, self._stream)
+        return Arrival(frames.shape[1], host, event, self._pool.give)
+
+
+def copied_beside(source: torch.Tensor, host: torch.Tensor, stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """Copy `source`, made on the current stream, to page-locked `host` on `stream`; the event fires then.
+
+    The caller lets go of `source` at once: the allocator gives its memory to others when what `stream` was
+    given until then is done, so none is held for a chunk that has come and waits for its encoder.
+    """
+    stream.wait_stream(torch.cuda.current_stream())
+    source.record_stream(stream)
+    with torch.cuda.stream(stream):
+        host.copy_(source, non_blocking=True)
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+    event.record(stream)
+    return event
+
+
+def page_locked(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Memory of the host that devices copy to by themselves, with any content."""
+    return torch.empty(shape, dtype=dtype, pin_memory=True)
 
 
 class PinnedPool:
@@ -136,7 +147,7 @@ class PinnedPool:
             while self._idle and self._total + size > self._limit:
                 self._total -= self._idle.pop().numel()
             self._total += size
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        return page_locked((size,), torch.uint8)
 
     def give(self, buffer: torch.Tensor) -> None:
         with self._lock:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from encoding.transfer import Arrival, Stopped
+from encoding.base import AudioSpec
+from encoding.frames import YUV420P, pack
+from encoding.sound import send_sound
+from encoding.transfer import Arrival, CudaTransfer, Stopped
+from tests.encoding.alive import Alive
+from tests.encoding.clips import describe, smooth, sweep
+from tests.encoding.stand_in import Event, StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,3 +56,34 @@ def test_a_wait_ends_when_the_sink_is_aborted(*, last: bool) -> None:
     with pytest.raises(Stopped):
         arriving(event).wait(stop, last=last)
     assert event.left == 10**9 - 1
+
+
+def test_nothing_of_the_device_is_held_once_frames_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The allocator knows of the stream that copies, so nobody need hold them until their turn comes."""
+    device, alive = StandIn(monkeypatch), Alive(monkeypatch)
+    clip = smooth(3, 32, 48)
+    arrival = CudaTransfer(YUV420P, torch.device("cuda"), 2**20).send(clip)
+    assert alive.sizes == [YUV420P.packed_bytes(3, 48, 32)]
+    assert alive.bytes == 0
+    assert isinstance(arrival.event, Event)
+    assert [stream for _, stream in device.marked] == [arrival.event.after]
+    assert device.marked[0][1].waits_for == [device.producer]
+    assert torch.equal(arrival.wait(threading.Event()), pack(clip, YUV420P)[:-1].view(3, -1))
+
+
+def test_nothing_of_the_device_is_held_once_sound_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of frames."""
+    device = StandIn(monkeypatch)
+    sound = sweep(16_000, 2, 0.1)
+    spec = describe(tmp_path / "clip.mp4", smooth(9, 32, 48), audio=AudioSpec(16_000, 2))
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    arrival = send_sound(sound, spec)
+    monkeypatch.undo()
+    [(held, stream)] = device.marked
+    assert held() is None
+    assert isinstance(arrival.event, Event)
+    assert arrival.event.after is stream
+    assert stream.waits_for == [device.producer]
+    assert torch.equal(arrival.wait(threading.Event()), sound)

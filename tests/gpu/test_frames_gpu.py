@@ -62,6 +62,18 @@ def test_the_source_may_be_overwritten_at_once(packing: Packing) -> None:
     assert torch.equal(found, pack(clip, packing)[:-1].view(9, -1))
 
 
+def test_the_devices_memory_is_given_up_at_once() -> None:
+    """Whatever waits for the encoder waits on the host."""
+    clip = noise(9, 480, 832).cuda()
+    transfer = CudaTransfer(YUV420P, torch.device("cuda"), 2**28)
+    transfer.send(clip).wait(NEVER)  # compiles the kernel
+    before = torch.cuda.memory_allocated()
+    arrivals = [transfer.send(clip) for _ in range(4)]
+    assert torch.cuda.memory_allocated() == before
+    packed = pack(clip, YUV420P)[:-1].view(9, -1).cpu()
+    assert all(torch.equal(arrival.wait(NEVER), packed) for arrival in arrivals)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_value_that_is_no_number_is_found(value: float) -> None:
     """The flag comes with the pixels."""
