@@ -85,22 +85,29 @@ class Production:
         self._beside.shutdown()
 
     def _encode(self, chunk: Chunk) -> None:
-        last = self._encoded + chunk.arrival.frames == self._spec.num_frames
-        host = chunk.arrival.wait(self._stop, last=last)
-        copied = self._laps.begin()
-        for frame in host:
-            self._check_running()
-            self._writer.add(frame)
-        self._writer.end_chunk()
+        copied = self._add(chunk.arrival)
         chunk.arrival.release()
         self._queue.release(chunk.size)
         encoded = self._laps.end("encode")
         self.records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
 
+    def _add(self, arrival: Arrival) -> float:
+        """Hand frames to the writer once they have come; returns when they had, and refers to none then."""
+        last = self._encoded + arrival.frames == self._spec.num_frames
+        frames = arrival.wait(self._stop, last=last)
+        copied = self._laps.begin()
+        for frame in frames:
+            self._check_running()
+            self._writer.add(frame)
+        self._writer.end_chunk()
+        return copied
+
     def _encode_sound(self, arrival: SoundArrival) -> None:
         for _ in self._writer.add_sound(arrival.wait(self._stop)):
             self._check_running()
-        self._queue.release(arrival.size)
+        size = arrival.size
+        arrival.release()
+        self._queue.release(size)
         self._sounded = True
 
     @property

@@ -41,9 +41,9 @@ class Session:
     """A `Sink` that encodes on a thread of its own and renames the file into place when it is whole.
 
     At most `spec.max_pending_bytes` of packed frames are held; a longer chunk is split, and a single frame
-    that is larger passes alone. `finish` raises the thread's failure if there is one already. `abort` returns
-    within 100 ms; a thread that is then still inside one call of the encoder ends with that call, with
-    nothing left on disk.
+    that is larger passes alone. Sound is held among them until the encoder begins with it, and beside them
+    then. `finish` raises the thread's failure if there is one already. `abort` returns within 100 ms; a
+    thread that is then still inside one call of the encoder ends with that call, with nothing left on disk.
     """
 
     def __init__(self, spec: OutputSpec, writer: Writer, part: PartFile) -> None:
@@ -134,8 +134,9 @@ class Session:
 
     @property
     def _frames_at_once(self) -> int:
+        """Half the bound: one piece can be made while the encoder has another."""
         frame = self._packing.frame_bytes(self._spec.width, self._spec.height)
-        return max(1, (self._spec.max_pending_bytes - 1) // frame)
+        return max(1, (self._spec.max_pending_bytes // 2 - 1) // frame)
 
     def _check_open(self) -> None:
         with self._lock:

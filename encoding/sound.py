@@ -71,6 +71,10 @@ class SoundArrival:
                 raise BadSound("sound: NaN or infinity found, finite values in [-1, 1] expected")
         return self.host
 
+    def release(self) -> None:
+        """Refer to the host memory no more: it is the writer's alone."""
+        self.host = self.host.new_empty(0)
+
 
 def send_sound(samples: torch.Tensor, spec: OutputSpec) -> SoundArrival:
     """Take as much of it as the pictures of `spec` last; `samples` may be overwritten once this returns."""

@@ -43,7 +43,7 @@ class Arrival:
     give_back: Callable[[torch.Tensor], None] | None = None
 
     def wait(self, stop: threading.Event, *, last: bool = False) -> torch.Tensor:
-        """The packed frames, uint8 (T, frame_bytes), valid until `release`; sooner if they are the `last`.
+        """The packed frames, uint8 (T, frame_bytes), valid until `release`; looks more often for the `last`.
 
         Raises:
             BadFrames: a value was NaN or infinite.
@@ -55,9 +55,10 @@ class Arrival:
         return self.host[:-1].view(self.frames, -1)
 
     def release(self) -> None:
-        """Give the host memory back; not before the copy is done."""
+        """Give the host memory back, and refer to it no more; not before the copy is done."""
+        host, self.host = self.host, self.host.new_empty(0)
         if self.give_back is not None:
-            self.give_back(self.host)
+            self.give_back(host)
 
 
 def wait_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -11,14 +12,16 @@ from encoding.bounded import BoundedQueue
 from encoding.errors import BadFrames
 from encoding.formats import open_sink
 from encoding.frames import YUV420P
-from tests.encoding.clips import SUFFIXES, describe, smooth
-from tests.encoding.held import HeldWriter, open_held
+from tests.encoding.alive import Alive
+from tests.encoding.clips import SUFFIXES, chunks, describe, smooth
+from tests.encoding.held import HELD_S, HeldWriter, open_held
 
 
-def test_pending_bytes_stay_below_the_bound(
+def test_packed_frames_stay_below_the_bound(
     tmp_path: Path, writers: list[HeldWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a slow encoder and chunks of all sizes, no more is held than allowed; the blocked time is told."""
+    """With a slow encoder and chunks of all sizes, no more lives than may; the blocked time is told."""
+    alive = Alive(monkeypatch)
     reserve, waits = BoundedQueue.reserve, []
 
     def noted(queue: BoundedQueue[object], size: int) -> float:
@@ -30,10 +33,10 @@ def test_pending_bytes_stay_below_the_bound(
     clip = smooth(40, 32, 48)
     bound = 5 * YUV420P.packed_bytes(1, 48, 32)
     sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=bound), writers)
-    held: list[int] = []
+    told: list[int] = []
 
     def look() -> None:
-        held.append(sink.pending_bytes)
+        told.append(sink.pending_bytes)
         time.sleep(0.003)
 
     writers[-1].before_each = look
@@ -41,7 +44,9 @@ def test_pending_bytes_stay_below_the_bound(
     for first, last in ((0, 1), (1, 4), (4, 40)):  # the last chunk is seven times the bound
         sink.write(clip[:, first:last])
     artifact = sink.close()
-    assert 0 < max(held) <= bound
+    assert 0 < max(told) <= bound
+    assert 0 < alive.most <= bound
+    assert alive.bytes == 0
     assert artifact.blocked_seconds == sum(range(1, len(waits) + 1)) > 1
     assert sum(record.frames for record in artifact.records) == 40
 
@@ -57,6 +62,31 @@ def test_a_frame_larger_than_the_bound_passes_alone(tmp_path: Path, writers: lis
     sink.finish()
     assert sink.close().num_frames == 6
     assert set(held) == {YUV420P.packed_bytes(1, 48, 32)}
+
+
+def test_what_is_encoded_is_let_go_before_more_comes(
+    tmp_path: Path, writers: list[HeldWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When room is told of, the frames that took it are gone: also the last ones, while none follow."""
+    alive, left, gone = Alive(monkeypatch), [], threading.Event()
+    release = BoundedQueue.release
+
+    def noted(queue: BoundedQueue[object], size: int) -> None:
+        left.append(alive.bytes)
+        release(queue, size)
+        gone.set()
+
+    monkeypatch.setattr(BoundedQueue, "release", noted)
+    clip = smooth(4, 32, 48)
+    sink = open_held(describe(tmp_path / "clip.mp4", clip), writers)
+    writers[-1].may_go.set()
+    for frames in chunks(clip, 2):
+        gone.clear()
+        sink.write(frames)
+        assert gone.wait(HELD_S)
+    sink.close()
+    assert len(alive.sizes) == 2
+    assert left == [0, 0]
 
 
 def test_many_sinks_leave_nothing(tmp_path: Path) -> None:
