@@ -24,9 +24,10 @@ def draw(seed: int, count: int, shape: tuple[int, ...]) -> Iterator[torch.Tensor
 
 
 def load_fixed(path: Path, count: int, shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
-    """Yield the `count` tensors (1, *shape), float32, that a `.pt` or `.safetensors` file holds.
+    """The `count` tensors (1, *shape), float32, that a `.pt` or `.safetensors` file holds.
 
-    The file holds one tensor (or one named `latents`) of `shape` or (count, *shape).
+    The file holds one tensor (or one named `latents`) of `shape` or (count, *shape). It is read and checked
+    before this returns: what does not fit is known before any work is done for it.
 
     Raises:
         InvalidParams: on the field `latents`, with both shapes, or why the file can't be read.
@@ -42,8 +43,7 @@ def load_fixed(path: Path, count: int, shape: tuple[int, ...]) -> Iterator[torch
         )
     if not latents.is_floating_point() or not bool(torch.isfinite(latents).all()):
         raise InvalidParams("latents", f"fixed latent {path.name}: holds values that are no finite floats")
-    for index in range(count):
-        yield latents[index : index + 1].to(torch.float32)
+    return (latents[index : index + 1].to(torch.float32) for index in range(count))
 
 
 def _read(path: Path) -> torch.Tensor:

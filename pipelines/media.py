@@ -5,9 +5,9 @@ The only place of this package that opens containers, and only those that the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import islice, repeat
+from itertools import repeat
 from math import floor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,11 @@ from typing import Any, TypeAlias
 import av
 import numpy as np
 import torch
+from PIL import Image
+
+MILLISECOND = Fraction(1, 1000)
+PICTURES_A_CALL = 8
+"""About a third of a second of work, at 1080 rows."""
 
 Frames: TypeAlias = np.ndarray[Any, Any]
 """uint8, RGB: (H, W, 3) or (T, H, W, 3)."""
@@ -46,9 +51,39 @@ def read_sound(path: Path, rate: int, seconds: float) -> torch.Tensor | None:
     return torch.from_numpy(np.concatenate(pieces, axis=1)[:, :wanted].copy())
 
 
-def read_film(path: Path, rate: int, frames: int) -> Frames:
-    """The first `frames` frames of a film, (T, H, W, 3), at `rate` frames a second; fewer if it is short."""
-    return np.stack(list(islice(film_frames(path, Fraction(rate)), frames)))
+def film_size(path: Path) -> tuple[int, int]:
+    """Width and height of a film in pixels."""
+    with av.open(str(path)) as container:
+        context = container.streams.video[0].codec_context
+        return context.width, context.height
+
+
+def read_film(
+    path: Path, rate: int, frames: int, size: tuple[int, int], tell: Callable[[], object]
+) -> Frames:
+    """The first `frames` frames of a film, (T, H, W, 3), at `rate` frames a second; fewer if it is short.
+
+    Each is scaled to `size`, width and height in pixels, as it is read: by LANCZOS, as diffusers does it.
+    `tell` is called before every eighth picture that is read; what it raises ends the reading.
+    """
+    film = np.empty((frames, size[1], size[0], 3), np.uint8)
+    shown = 0
+    for number, (picture, until) in enumerate(_with_ends(path, Fraction(rate))):
+        if number % PICTURES_A_CALL == 0:
+            tell()
+        if until > shown:  # or it is dropped
+            film[shown:until] = _scaled(picture, size)
+            shown = min(until, frames)
+        if shown == frames:
+            break
+    return film[:shown]
+
+
+def _scaled(picture: av.VideoFrame, size: tuple[int, int]) -> Frames:
+    pixels = picture.to_ndarray(format="rgb24")
+    if (picture.width, picture.height) == size:
+        return pixels
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
 
 
 def film_frames(path: Path, rate: Fraction) -> Iterator[Frames]:
@@ -58,21 +93,42 @@ def film_frames(path: Path, rate: Fraction) -> Iterator[Frames]:
     """
     shown = 0
     for picture, until in _with_ends(path, rate):
-        yield from repeat(picture, max(until - shown, 0))
-        shown = max(until, shown)
+        if until > shown:  # or it is dropped
+            yield from repeat(picture.to_ndarray(format="rgb24"), until - shown)
+            shown = until
 
 
-def _with_ends(path: Path, rate: Fraction) -> Iterator[tuple[Frames, int]]:
+def _with_ends(path: Path, rate: Fraction) -> Iterator[tuple[av.VideoFrame, int]]:
     """The pictures of a film, each with the number of the first frame at `rate` that shows it no more."""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
+        own = stream.average_rate
         last: av.VideoFrame | None = None
+        end = Fraction(0)
         for frame in container.decode(stream):
-            assert frame.time is not None  # the server has given each of them one
+            start = _start(frame, own)
             if last is not None:
-                yield last.to_ndarray(format="rgb24"), floor(frame.time * float(rate) + 0.5)
-            last = frame
-        if last is not None and last.time is not None:
-            long = 1 / float(stream.average_rate or rate)
-            end = floor((last.time + long) * float(rate) + 0.5)
-            yield last.to_ndarray(format="rgb24"), max(end, 1)
+                yield last, _nearest(start * rate)
+            last, end = frame, start + 1 / (own or rate)
+        if last is not None:
+            yield last, max(_nearest(end * rate), 1)
+
+
+def _start(frame: av.VideoFrame, rate: Fraction | None) -> Fraction:
+    """When a frame is shown first, in seconds, in a film of `rate` frames a second on the average.
+
+    Matroska keeps milliseconds. A time that is so near to that of a frame of a constant rate means that one:
+    else halves would be rounded now up, now down.
+    """
+    assert frame.pts is not None  # the server has given each of them one
+    assert frame.time_base is not None
+    time = frame.pts * frame.time_base
+    if rate is None:
+        return time
+    constant = round(time * rate) / rate
+    return constant if abs(constant - time) <= MILLISECOND else time
+
+
+def _nearest(value: Fraction) -> int:
+    """The nearest whole number; of a half, the next one."""
+    return floor(value + Fraction(1, 2))

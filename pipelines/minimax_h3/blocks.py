@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from diffusers.modular_pipelines import PipelineState
 
-BEFORE = ("before_encode", "text_encoder")
-ENCODE = ("vae_encoder",)
+SETUP = "before_encode"
+CONDITIONER = "text_encoder"
+ENCODE = "vae_encoder"
 LAYOUT = "denoise.prepare_layout"
 LOOP = "denoise.denoise"
 SOUND = "decode.audio"
@@ -38,15 +39,18 @@ class Run:
         """What a block has left under this name."""
         return self._state.get(name)
 
-    def has(self, names: tuple[str, ...]) -> bool:
-        """Whether the task has any of these blocks."""
-        return any(name in self._blocks for name in names)
+    def has(self, name: str) -> bool:
+        """Whether the task has this block."""
+        return name in self._blocks
 
-    def run(self, *names: str) -> None:
-        """Run those of these blocks that the task has."""
-        for name in names:
-            if name in self._blocks:
-                self._blocks[name](self._pipe, self._state)
+    def drop(self, name: str) -> None:
+        """Let go of what no later block needs."""
+        self._state.values.pop(name)
+
+    def run(self, name: str) -> None:
+        """Run this block, if the task has it."""
+        if name in self._blocks:
+            self._blocks[name](self._pipe, self._state)
 
     def denoise(self, step_done: Callable[[int, int], None], after_layout: Callable[[Run], None]) -> None:
         """Run all blocks that denoise; `step_done(done, steps)` hears of the start and of each step."""

@@ -48,7 +48,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
         for name in _needed(pipe, tasks):
             pipe.register_components(**{name: _component(pipe, name, config, device)})
             if name == CONDITIONER:
-                _shorten(pipe)
+                _shorten(pipe, config.id)
     if manager is not None:
         keep_on_host(pipe.components.values(), mapped=config.load_format != "dummy")
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
@@ -82,15 +82,18 @@ def _component(pipe: Any, name: str, config: ModelConfig, device: torch.device) 
     return component.eval().requires_grad_(False) if isinstance(component, torch.nn.Module) else component
 
 
-def _shorten(pipe: Any) -> None:
+def _shorten(pipe: Any, model: str) -> None:
     """Let go of what the conditioner never needs: the layers behind the one that is read, and its words.
 
     The blocks insist on one layer more than they read: the last one's output would be normalised.
     """
     conditioner, kept = pipe.text_encoder, pipe.text_encoder_layer + 1
     text = conditioner.model.language_model
-    if len(text.layers) <= kept:
-        return
+    if len(text.layers) < kept:
+        raise LoadFailed(
+            f"model {model}: {CONDITIONER}: {len(text.layers)} layers are not enough; "
+            f"{kept} are needed, for what comes out of number {kept - 1}"
+        )
     text.layers = text.layers[:kept]
     for config in (conditioner.config.text_config, text.config):
         config.num_hidden_layers = kept

@@ -18,6 +18,7 @@ from pipelines.base import (
     ModelConfig,
     ModelDefaults,
     ModelInfo,
+    Reference,
     ReferenceLimits,
     Sound,
     SoundFormat,
@@ -26,7 +27,8 @@ from pipelines.device_memory import enough_memory_for
 from pipelines.errors import BadOutput, InvalidParams, LoadFailed, loading
 from pipelines.fit import cover, trim
 from pipelines.latents import load_fixed
-from pipelines.minimax_h3.blocks import BEFORE, ENCODE, SOUND, Run
+from pipelines.minimax_h3.blocks import CONDITIONER, SETUP, SOUND, Run
+from pipelines.minimax_h3.conditioning import condition
 from pipelines.minimax_h3.decode import frames as decoded_frames
 from pipelines.minimax_h3.loading import load
 from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
@@ -93,14 +95,15 @@ class MiniMaxH3:
     def _generate(self, params: GenerationParams, control: Control) -> Iterator[Chunk | Sound]:
         self._pipe.scheduler.set_shift(params.flow_shift)
         fixed = self._fixed_latents(params)
-        run = Run(self._pipe, _task(params), self._inputs(params))
-        self._condition(run, control)
+        run = Run(self._pipe, _task(params), self._inputs(params, control))
+        frames = self.info.grid.frames(params.num_frames)
+        condition(run, self._pipe, params.references, frames, control)
         for output in range(params.num_outputs):
             way = run.branch(**({} if fixed is None else {"latents": next(fixed)}))
             self._denoise(way, params, control, output)
             yield from self._decode(way, params, control, output)
 
-    def _inputs(self, params: GenerationParams) -> dict[str, Any]:
+    def _inputs(self, params: GenerationParams, control: Control) -> dict[str, Any]:
         _check_prompt(params.prompt)
         grid = self.info.grid
         width, height = grid.side(params.width), grid.side(params.height)
@@ -119,9 +122,14 @@ class MiniMaxH3:
             if path is not None:
                 given[name] = cover(path, width, height)
         if params.references:
-            fps, rate = self._pipe.fps, self._pipe.audio_sampling_rate
-            given["references"] = [read(each, fps, rate, frames) for each in params.references]
+            given["references"] = list(self._read(params.references, frames, control))
         return given
+
+    def _read(self, references: tuple[Reference, ...], frames: int, control: Control) -> Iterator[Any]:
+        fps, rate = self._pipe.fps, self._pipe.audio_sampling_rate
+        for each in references:
+            control.progress("prompt", 0, 1)
+            yield read(each, fps, rate, frames)
 
     def _fixed_latents(self, params: GenerationParams) -> Iterator[torch.Tensor] | None:
         if params.latents is None:
@@ -132,18 +140,6 @@ class MiniMaxH3:
         sides = grid.side(params.height) // scale, grid.side(params.width) // scale
         length = clips * pipe.vae_latents_per_chunk + pipe.vae.token_overlap
         return load_fixed(params.latents, params.num_outputs, (pipe.vae_latent_channels, length, *sides))
-
-    def _condition(self, run: Run, control: Control) -> None:
-        control.progress("prompt", 0, 1)
-        try:
-            run.run(*BEFORE)
-        except ValueError as error:  # diffusers' own words: a shape or a length that the model does not take
-            raise InvalidParams("references", f"references: {error}") from None
-        control.progress("prompt", 1, 1)
-        if run.has(ENCODE):
-            control.progress("image", 0, 1)
-            run.run(*ENCODE)
-            control.progress("image", 1, 1)
 
     def _denoise(self, run: Run, params: GenerationParams, control: Control, output: int) -> None:
         def step_done(done: int, steps: int) -> None:
@@ -229,7 +225,7 @@ def _check(pipe: Any, config: ModelConfig, grid: Grid) -> None:
 
 
 def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
-    setup, reader = (pipe.blocks.get_workflow("ref2va").sub_blocks[name] for name in BEFORE)
+    setup, reader = (pipe.blocks.get_workflow("ref2va").sub_blocks[name] for name in (SETUP, CONDITIONER))
     return ReferenceLimits(
         images=setup.max_images,
         videos=setup.max_videos if SEES_FILMS else 0,

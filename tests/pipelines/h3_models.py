@@ -71,6 +71,28 @@ def assert_same(ours: tuple[torch.Tensor, torch.Tensor], others: tuple[torch.Ten
         assert torch.allclose(one, other, atol=TOLERANCE)
 
 
+class Films:
+    """What the blocks use of Qwen3-VL's processor of films, for machines without torchvision.
+
+    Films have sides that are multiples of two patches, as H3's canvas does, so that nothing is scaled.
+    """
+
+    temporal_patch_size, patch, merge = 2, 4, 2
+
+    def __call__(self, videos: list[np.ndarray], **_: object) -> dict[str, torch.Tensor]:
+        """Patches in the order in which they are merged, of values in [-1, 1]."""
+        grids, values = zip(*(self._patches(video) for video in videos), strict=True)
+        return {"pixel_values_videos": torch.cat(values), "video_grid_thw": torch.tensor(grids)}
+
+    def _patches(self, video: np.ndarray) -> tuple[tuple[int, int, int], torch.Tensor]:
+        pairs, patch, merge = self.temporal_patch_size, self.patch, self.merge
+        frames = torch.from_numpy(video).float() / 127.5 - 1
+        frames = torch.cat([frames, frames[-1:].expand(-len(frames) % pairs, -1, -1, -1)])
+        grid = len(frames) // pairs, frames.shape[1] // patch, frames.shape[2] // patch
+        split = (grid[0], pairs, grid[1] // merge, merge, patch, grid[2] // merge, merge, patch, 3)
+        return grid, frames.reshape(split).permute(0, 2, 5, 3, 6, 8, 1, 4, 7).flatten(5).flatten(0, 4)
+
+
 def write_sound(path: Path, seconds: float, rate: int) -> Path:
     """A WAV file as the server stores it: 32-bit floats, here one channel."""
     samples = np.sin(np.arange(int(seconds * rate)) / 20).astype(np.float32)[None]

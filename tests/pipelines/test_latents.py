@@ -52,7 +52,7 @@ def test_a_wrong_shape_is_refused_with_both_shapes(tmp_path: Path) -> None:
     """The message says what the file holds and what the request needs."""
     torch.save(torch.zeros(1, 16, 3, 4, 6), tmp_path / "latent.pt")
     with pytest.raises(InvalidParams, match=r"\(1, 16, 3, 4, 6\).*\(1, 16, 2, 4, 6\)") as caught:
-        list(load_fixed(tmp_path / "latent.pt", 1, SHAPE))
+        load_fixed(tmp_path / "latent.pt", 1, SHAPE)
     assert caught.value.field == "latents"
 
 
@@ -63,7 +63,7 @@ def test_what_is_no_noise_is_refused(tmp_path: Path, value: object) -> None:
     """NaN, integers and things that are no tensor."""
     torch.save(value, tmp_path / "latent.pt")
     with pytest.raises(InvalidParams, match=r"latent\.pt"):
-        list(load_fixed(tmp_path / "latent.pt", 1, SHAPE))
+        load_fixed(tmp_path / "latent.pt", 1, SHAPE)
 
 
 @pytest.mark.parametrize("name", ["missing.pt", "broken.pt", "broken.safetensors"])
@@ -72,6 +72,6 @@ def test_an_unreadable_file_is_refused_by_its_name(tmp_path: Path, name: str) ->
     if name.startswith("broken"):
         (tmp_path / name).write_bytes(b"not a tensor")
     with pytest.raises(InvalidParams) as caught:
-        list(load_fixed(tmp_path / name, 1, SHAPE))
+        load_fixed(tmp_path / name, 1, SHAPE)
     assert name in str(caught.value)
     assert str(tmp_path) not in str(caught.value)

@@ -48,17 +48,44 @@ def numbered(count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "fps", [Fraction(24), Fraction(10), Fraction(30), Fraction(60), Fraction(30000, 1001)], ids=str
+    "fps",
+    [Fraction(24), Fraction(10), Fraction(30), Fraction(48), Fraction(60), Fraction(30000, 1001)],
+    ids=str,
 )
 @pytest.mark.parametrize("most", [9, 124])
 def test_frames_are_held_and_dropped_as_diffusers_does_it(tmp_path: Path, fps: Fraction, most: int) -> None:
-    """At 24 frames a second nothing changes; slower films repeat frames, faster ones lose some."""
-    frames = numbered(20)
+    """At 24 frames a second nothing changes; slower films repeat frames, faster ones lose some.
+
+    At 48 every second frame lies on a half, which the file's milliseconds would round up or down.
+    """
+    frames = numbered(50)
     expected = MiniMaxH3Ref2VASetupStep._normalize_video_condition(
         frames, float(fps), most, SIDE, SIDE, SIDE * SIDE, 24.0
     )
-    found = read_film(write(tmp_path / "film.mkv", frames, fps), 24, most)
+    found = read_film(write(tmp_path / "film.mkv", frames, fps), 24, most, (SIDE, SIDE), lambda: None)
     assert np.array_equal(found, expected)
+
+
+def test_frames_are_scaled_as_diffusers_does_it(tmp_path: Path) -> None:
+    """Every bit of the frames that it scales all at once."""
+    frames = np.random.default_rng(0).integers(0, 256, (5, 54, 96, 3), np.uint8)
+    expected = MiniMaxH3Ref2VASetupStep._normalize_video_condition(frames, 10, 9, 32, 64, 64 * 128, 24.0)
+    assert expected.shape == (9, 64, 128, 3)
+    path = write(tmp_path / "film.mkv", frames, Fraction(10))
+    assert np.array_equal(read_film(path, 24, 9, (128, 64), lambda: None), expected)
+
+
+def test_frames_that_are_dropped_are_not_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 frames a second 24 are shown; none is converted more than once."""
+    converted: list[av.VideoFrame] = []
+
+    def scaled(picture: av.VideoFrame, size: tuple[int, int]) -> np.ndarray:
+        converted.append(picture)
+        return np.zeros((size[1], size[0], 3), np.uint8)
+
+    monkeypatch.setattr("pipelines.media._scaled", scaled)
+    path = write(tmp_path / "film.mkv", numbered(50), Fraction(60))
+    assert len(read_film(path, 24, 124, (SIDE, SIDE), lambda: None)) == len(converted) == 20
 
 
 def test_a_film_that_is_long_enough_is_read() -> None:

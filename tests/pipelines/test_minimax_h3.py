@@ -202,13 +202,15 @@ def test_every_parameter_changes_the_video_and_none_stays(model: MiniMaxH3) -> N
 
 
 def test_a_fixed_latent_takes_the_place_of_the_noise(model: MiniMaxH3, tmp_path: Path) -> None:
-    """The file decides, as diffusers' `latents` do; one of another shape is refused before any step."""
+    """The file decides, as diffusers' `latents` do; one of another shape is refused before any work."""
     noise = torch.randn(1, 8, 37, 2, 4, generator=torch.Generator().manual_seed(3))
     torch.save(noise, tmp_path / "noise.pt")
     ours = make(model, latents=tmp_path / "noise.pt")
     assert_same(ours, theirs(model, params(model), latents=noise))
+    control = Recorder()
     with pytest.raises(InvalidParams, match=r"\(1, 8, 37, 2, 4\).*\(1, 8, 42, 2, 4\)"):
-        make(model, latents=tmp_path / "noise.pt", num_frames=125)
+        list(model.generate(params(model, latents=tmp_path / "noise.pt", num_frames=125), control))
+    assert control.calls == []
 
 
 @pytest.mark.parametrize("place", ["<|image_pad|>", "<|video_pad|>"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,28 @@ def test_what_cannot_be_served_does_not_start(change: dict[str, object], words: 
         load_minimax_h3(config(**change), "cpu")
 
 
-def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
-    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
+def architecture(folder: Path) -> None:
+    """The tiny one's configuration files, without weights."""
     for source in CHECKPOINT.rglob("*.json"):
-        target = tmp_path / source.relative_to(CHECKPOINT)
+        target = folder / source.relative_to(CHECKPOINT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(source.read_bytes())
+
+
+def test_a_conditioner_without_the_layer_that_is_read_does_not_start(tmp_path: Path) -> None:
+    """Instead of failing each request; before any other component is loaded."""
+    architecture(tmp_path)
+    file = tmp_path / "text_encoder" / "config.json"
+    told = json.loads(file.read_text())
+    told["text_config"]["num_hidden_layers"] = 50
+    file.write_text(json.dumps(told))
+    with pytest.raises(LoadFailed, match=r"tiny-h3: text_encoder: 50 layers .* 51 are needed"):
+        load_minimax_h3(config(path=str(tmp_path), load_format="dummy"), "cpu")
+
+
+def test_an_architecture_with_random_weights(tmp_path: Path) -> None:
+    """`load_format: dummy` needs the configuration files alone, and makes finite frames of the right size."""
+    architecture(tmp_path)
     dummy = load_minimax_h3(config(path=str(tmp_path), load_format="dummy", dtype="bfloat16"), "cpu")
     frames, sound = make(dummy, num_frames=17)
     assert frames.shape == (3, 17, 32, 64)
