@@ -27,6 +27,14 @@ class Chunk:
     """When the sink was given them, on the clock `time.monotonic`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """The sound on its way; `size` bytes of the queue are held for it until the encoder begins with it."""
+
+    arrival: SoundArrival
+    size: int
+
+
 class Production:
     """Brings what `queue` holds through `writer` into `part`, and that to the disk.
 
@@ -38,7 +46,7 @@ class Production:
         spec: OutputSpec,
         writer: Writer,
         part: PartFile,
-        queue: BoundedQueue[Chunk | SoundArrival],
+        queue: BoundedQueue[Chunk | Sound],
         stop: threading.Event,
         check_running: Callable[[], None],
     ) -> None:
@@ -65,7 +73,7 @@ class Production:
         complete = False
         for item in self._queue:
             match item:
-                case SoundArrival():
+                case Sound():
                     self._encode_sound(item)
                 case Chunk():
                     self._encode(item)
@@ -102,12 +110,11 @@ class Production:
         self._writer.end_chunk()
         return copied
 
-    def _encode_sound(self, arrival: SoundArrival) -> None:
-        for _ in self._writer.add_sound(arrival.wait(self._stop)):
+    def _encode_sound(self, sound: Sound) -> None:
+        for _ in self._writer.add_sound(sound.arrival.wait(self._stop)):
             self._check_running()
-        size = arrival.size
-        arrival.release()
-        self._queue.release(size)
+        sound.arrival.release()
+        self._queue.release(sound.size)
         self._sounded = True
 
     @property

@@ -20,8 +20,8 @@ from encoding.base import Artifact, OutputSpec
 from encoding.bounded import BoundedQueue, QueueClosed
 from encoding.errors import BadFrames, BadSound, EncodingError, SinkClosed, translate
 from encoding.part import PartFile
-from encoding.production import Chunk, Laps, Production
-from encoding.sound import SoundArrival, check_sound, send_sound
+from encoding.production import Chunk, Laps, Production, Sound
+from encoding.sound import check_sound, held_bytes, send_sound
 from encoding.transfer import Stopped, Transfer, open_transfer
 from encoding.writer import Writer
 
@@ -50,7 +50,7 @@ class Session:
         self.result: Future[Artifact] = Future()
         self._spec = spec
         self._packing = writer.packing
-        self._queue: BoundedQueue[Chunk | SoundArrival] = BoundedQueue(spec.max_pending_bytes)
+        self._queue: BoundedQueue[Chunk | Sound] = BoundedQueue(spec.max_pending_bytes)
         self._transfers: dict[torch.device, Transfer] = {}
         self._written = 0
         self._sounded = False
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def pending_bytes(self) -> int:
-        """Packed frames on their way to the encoder."""
+        """What of the host's memory is held for frames and sound on their way to the encoder."""
         return self._queue.held
 
     # The producer's side.
@@ -87,7 +87,8 @@ class Session:
         check_sound(samples, sample_rate, self._spec)
         if self._sounded:
             raise BadSound("sound: given twice")
-        self._put_sound(send_sound(samples, self._spec))
+        size = held_bytes(samples, self._spec)
+        self._put(size, lambda: Sound(send_sound(samples, self._spec), size))
         self._sounded = True
 
     def finish(self) -> Future[Artifact]:
@@ -155,19 +156,16 @@ class Session:
             raise BadFrames(f"frames: {self._written + shape[1]} written, num_frames is {spec.num_frames}")
 
     def _send(self, frames: torch.Tensor, written: float) -> None:
+        transfer = self._transfer_from(frames.device)
         size = self._packing.packed_bytes(frames.shape[1], self._spec.width, self._spec.height)
+        held = transfer.held_bytes(size)
+        self._put(held, lambda: Chunk(transfer.send(frames), held, written))
+
+    def _put(self, size: int, make: Callable[[], Chunk | Sound]) -> None:
+        """Queue what takes `size` bytes, and is made when there is room for them."""
         try:
             self._blocked += self._queue.reserve(size)
-            arrival = self._transfer_from(frames.device).send(frames)
-            self._queue.put(Chunk(arrival, size, written))
-        except QueueClosed:
-            self._check_open()  # says why
-            raise
-
-    def _put_sound(self, arrival: SoundArrival) -> None:
-        try:
-            self._blocked += self._queue.reserve(arrival.size)
-            self._queue.put(arrival)
+            self._queue.put(make())
         except QueueClosed:
             self._check_open()  # says why
             raise

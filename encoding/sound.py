@@ -10,7 +10,7 @@ import torch
 
 from encoding.base import AudioSpec, OutputSpec
 from encoding.errors import BadSound, InvalidSpec
-from encoding.transfer import Stopped, copied_beside, page_locked, wait_for
+from encoding.transfer import Stopped, copied_beside, locked_bytes, page_locked, wait_for
 
 RATES = range(4_000, 192_001)
 """Samples a second of what can be written."""
@@ -50,11 +50,6 @@ class SoundArrival:
     event: torch.cuda.Event | None = None
     """Fires when the copy is done; None when there was none to wait for."""
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return self.host.nbytes
-
     def wait(self, stop: threading.Event) -> torch.Tensor:
         """The samples, float32 (channels, N).
 
@@ -76,13 +71,24 @@ class SoundArrival:
         self.host = self.host.new_empty(0)
 
 
+def held_bytes(samples: torch.Tensor, spec: OutputSpec) -> int:
+    """What of the host's memory `send_sound` takes."""
+    most = _heard(samples, spec)
+    size = most.numel() * torch.float32.itemsize
+    return locked_bytes(size) if most.is_cuda else size
+
+
 def send_sound(samples: torch.Tensor, spec: OutputSpec) -> SoundArrival:
     """Take as much of it as the pictures of `spec` last; `samples` may be overwritten once this returns."""
-    assert spec.audio is not None, "checked before"
     with torch.inference_mode():
-        most = samples[:, : spec.samples(spec.audio.sample_rate)]
+        most = _heard(samples, spec)
         ours = torch.empty(most.shape, dtype=torch.float32, device=most.device).copy_(most)
         return _copied(ours) if ours.is_cuda else SoundArrival(ours.cpu())
+
+
+def _heard(samples: torch.Tensor, spec: OutputSpec) -> torch.Tensor:
+    assert spec.audio is not None, "checked before"
+    return samples[:, : spec.samples(spec.audio.sample_rate)]
 
 
 def _copied(ours: torch.Tensor) -> SoundArrival:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -27,6 +28,9 @@ class Stopped(Exception):
 class Transfer(Protocol):
     """Takes chunks (3, T, H, W) of one device to the host, in order."""
 
+    def held_bytes(self, size: int) -> int:
+        """What of the host's memory `size` packed bytes take."""
+
     def send(self, frames: torch.Tensor) -> Arrival:
         """Start; `frames` may be overwritten by later work on the same stream as soon as this returns."""
 
@@ -40,7 +44,8 @@ class Arrival:
     """uint8, as `frames.pack` lays it out."""
     event: torch.cuda.Event | None = None
     """Fires when the copy is done; None when there was none to wait for."""
-    give_back: Callable[[torch.Tensor], None] | None = None
+    give_back: Callable[[], None] | None = None
+    """What `release` tells whose memory it is."""
 
     def wait(self, stop: threading.Event, *, last: bool = False) -> torch.Tensor:
         """The packed frames, uint8 (T, frame_bytes), valid until `release`; looks more often for the `last`.
@@ -56,9 +61,10 @@ class Arrival:
 
     def release(self) -> None:
         """Give the host memory back, and refer to it no more; not before the copy is done."""
-        host, self.host = self.host, self.host.new_empty(0)
+        self.host = self.host.new_empty(0)
         if self.give_back is not None:
-            self.give_back(host)
+            self.give_back()
+            self.give_back = None
 
 
 def wait_for(
@@ -80,6 +86,9 @@ class HostTransfer:
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
 
+    def held_bytes(self, size: int) -> int:
+        return size
+
     def send(self, frames: torch.Tensor) -> Arrival:
         with torch.inference_mode():
             return Arrival(frames.shape[1], pack(frames, self._packing).cpu())
@@ -93,12 +102,16 @@ class CudaTransfer:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
         self._pool = PinnedPool(limit)
 
+    def held_bytes(self, size: int) -> int:
+        return locked_bytes(size)
+
     def send(self, frames: torch.Tensor) -> Arrival:
         with torch.inference_mode(), torch.cuda.device(frames.device):
             packed = pack(frames, self._packing)
-            host = self._pool.take(packed.numel())
+            buffer = self._pool.take(packed.numel())
+            host = buffer[: packed.numel()]
             event = copied_beside(packed, host, self._stream)
-        return Arrival(frames.shape[1], host, event, self._pool.give)
+        return Arrival(frames.shape[1], host, event, partial(self._pool.give, buffer))
 
 
 def copied_beside(source: torch.Tensor, host: torch.Tensor, stream: torch.cuda.Stream) -> torch.cuda.Event:
@@ -121,11 +134,17 @@ def page_locked(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, pin_memory=True)
 
 
-class PinnedPool:
-    """Page-locked buffers, at most `limit` bytes of them unless a single one is larger.
+def locked_bytes(size: int) -> int:
+    """What torch page-locks for `size` bytes: its allocator rounds up to a power of two."""
+    return 1 << max(0, size - 1).bit_length()
 
-    The chunks of a video are of one size but for the first and the last, so buffers are reused by their
-    exact size, and idle ones of other sizes go when room is needed.
+
+class PinnedPool:
+    """Page-locked buffers, at most `limit` bytes of them unless a single one is larger or more are taken.
+
+    All are as large as torch makes them, so chunks of about a size share them; idle ones of other sizes go
+    when room is needed. torch keeps those for its next user, and would give them out again only when all
+    copies are done that were begun before they went, which may be many: a reason to keep ours here.
     """
 
     def __init__(self, limit: int) -> None:
@@ -140,11 +159,12 @@ class PinnedPool:
         return self._total
 
     def take(self, size: int) -> torch.Tensor:
-        """A uint8 buffer of `size` bytes with any content."""
+        """A uint8 buffer of `locked_bytes(size)` bytes with any content."""
+        size = locked_bytes(size)
         with self._lock:
-            for index, buffer in enumerate(self._idle):
-                if buffer.numel() == size:
-                    return self._idle.pop(index)
+            place = next((index for index, idle in enumerate(self._idle) if idle.numel() == size), None)
+            if place is not None:
+                return self._idle.pop(place)
             while self._idle and self._total + size > self._limit:
                 self._total -= self._idle.pop().numel()
             self._total += size

@@ -1,4 +1,4 @@
-"""How much of what was packed is really held, whatever any counter says."""
+"""How much memory is really held, whatever any counter says."""
 
 from __future__ import annotations
 
@@ -6,33 +6,51 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from encoding.frames import pack
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
     from encoding.frames import Packing
 
 
 class Alive:
-    """The packed frames of all sinks, from when they are made until nothing refers to their memory."""
+    """Memory that was made here and is still referred to, by any view of it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.bytes = self.most = 0
         self.sizes: list[int] = []
+        """Of each piece that was ever made."""
         self._lock = threading.RLock()  # memory may be let go at any moment, of this thread too
-        monkeypatch.setattr("encoding.transfer.pack", self._watched)
 
-    def _watched(self, frames: torch.Tensor, packing: Packing) -> torch.Tensor:
-        memory = pack(frames, packing).numpy().copy()  # which any view of the tensor keeps alive
-        self._add(memory.nbytes)
-        self.sizes.append(memory.nbytes)
-        weakref.finalize(memory, self._add, -memory.nbytes)
-        return torch.from_numpy(memory)
+    def empty(self, shape: Sequence[int], dtype: torch.dtype, taken: int | None = None) -> torch.Tensor:
+        """A tensor, counted as `taken` bytes, or as its own."""
+        size = torch.Size(shape).numel() * dtype.itemsize
+        memory = np.zeros(size, np.uint8)
+        taken = size if taken is None else taken
+        self._add(taken)
+        self.sizes.append(taken)
+        weakref.finalize(memory, self._add, -taken)
+        return torch.from_numpy(memory).view(dtype).view(shape)
 
     def _add(self, size: int) -> None:
         with self._lock:
             self.bytes += size
             self.most = max(self.most, self.bytes)
+
+
+def watch_packed(monkeypatch: pytest.MonkeyPatch) -> Alive:
+    """The packed frames of all sinks from now on."""
+    alive = Alive()
+
+    def watched(frames: torch.Tensor, packing: Packing) -> torch.Tensor:
+        packed = pack(frames, packing)
+        return alive.empty(packed.shape, packed.dtype).copy_(packed)
+
+    monkeypatch.setattr("encoding.transfer.pack", watched)
+    return alive

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from encoding import sound, transfer
+from tests.encoding.alive import Alive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,8 @@ class StandIn:
         self.producer = Stream()
         self.marked: list[tuple[weakref.ref[torch.Tensor], Stream]] = []
         """What the allocator was told is used by which stream."""
-        self.locked: list[int] = []
-        """Sizes of what was page-locked, in bytes."""
+        self.locked = Alive()
+        """What is page-locked."""
         for name, stand_in in {
             "Stream": Stream,
             "Event": Event,
@@ -64,5 +65,8 @@ class StandIn:
         self.marked.append((weakref.ref(tensor), stream))
 
     def _lock(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        self.locked.append(torch.Size(shape).numel() * dtype.itemsize)
-        return torch.empty(shape, dtype=dtype)
+        """As torch's allocator does it: a power of two."""
+        size, taken = torch.Size(shape).numel() * dtype.itemsize, 1
+        while taken < size:
+            taken *= 2
+        return self.locked.empty(shape, dtype, taken)

@@ -16,7 +16,7 @@ from encoding.frames import RGB24, YUV420P, pack
 from encoding.options import CODECS, resolve
 from encoding.stills import from_video
 from tests.encoding.aborting import assert_abort_is_quick
-from tests.encoding.alive import Alive
+from tests.encoding.alive import watch_packed
 from tests.encoding.clips import FILM, chunks, describe, encode, flat, noise, smooth
 from tests.encoding.judge import assert_plays, box_order, boxes, colour_box, psnr, watch
 
@@ -137,7 +137,7 @@ def test_packed_frames_stay_in_their_bound(
     clip = noise(24, 240, 416)
     frame = YUV420P.packed_bytes(1, 416, 240)
     spec = describe(tmp_path / "clip.mp4", clip, max_pending_bytes=3 * frame, codec=codec)
-    alive = Alive(monkeypatch)
+    alive = watch_packed(monkeypatch)
     with open_sink(spec) as sink:
         for frames in chunks(clip, 2):
             sink.write(frames)

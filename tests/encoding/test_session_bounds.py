@@ -7,21 +7,26 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from encoding.base import AudioSpec, OutputSpec
 from encoding.bounded import BoundedQueue
 from encoding.errors import BadFrames
 from encoding.formats import open_sink
 from encoding.frames import YUV420P
-from tests.encoding.alive import Alive
-from tests.encoding.clips import SUFFIXES, chunks, describe, smooth
+from encoding.sound import SoundArrival, send_sound
+from encoding.transfer import CudaTransfer
+from tests.encoding.alive import watch_packed
+from tests.encoding.clips import SUFFIXES, chunks, describe, smooth, sweep
 from tests.encoding.held import HELD_S, HeldWriter, open_held
+from tests.encoding.stand_in import StandIn
 
 
 def test_packed_frames_stay_below_the_bound(
     tmp_path: Path, writers: list[HeldWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a slow encoder and chunks of all sizes, no more lives than may; the blocked time is told."""
-    alive = Alive(monkeypatch)
+    alive = watch_packed(monkeypatch)
     reserve, waits = BoundedQueue.reserve, []
 
     def noted(queue: BoundedQueue[object], size: int) -> float:
@@ -68,7 +73,7 @@ def test_what_is_encoded_is_let_go_before_more_comes(
     tmp_path: Path, writers: list[HeldWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When room is told of, the frames that took it are gone: also the last ones, while none follow."""
-    alive, left, gone = Alive(monkeypatch), [], threading.Event()
+    alive, left, gone = watch_packed(monkeypatch), [], threading.Event()
     release = BoundedQueue.release
 
     def noted(queue: BoundedQueue[object], size: int) -> None:
@@ -87,6 +92,47 @@ def test_what_is_encoded_is_let_go_before_more_comes(
     sink.close()
     assert len(alive.sizes) == 2
     assert left == [0, 0]
+
+
+def test_page_locked_memory_stays_below_the_bound(
+    tmp_path: Path, writers: list[HeldWriter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch takes up to twice what it is asked for, and that counts."""
+    device = StandIn(monkeypatch)
+    monkeypatch.setattr("encoding.session.open_transfer", CudaTransfer)
+    clip, bound = smooth(40, 32, 48), 2**14
+    sink = open_held(describe(tmp_path / "clip.mp4", clip, max_pending_bytes=bound), writers)
+    told: list[int] = []
+    writers[-1].before_each = lambda: told.append(sink.pending_bytes)
+    writers[-1].may_go.set()
+    for first, last in ((0, 1), (1, 3), (3, 8), (8, 40)):
+        sink.write(clip[:, first:last])
+    assert sink.close().num_frames == 40
+    assert 0 < device.locked.most <= bound
+    assert set(told) <= {4096, 8192, 12_288, 16_384}
+
+
+def test_sound_is_sent_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no memory before."""
+    clip, sound = smooth(9, 32, 48), sweep(16_000, 2, 0.1)
+    order: list[object] = []
+    reserve = BoundedQueue.reserve
+
+    def noted(queue: BoundedQueue[object], size: int) -> float:
+        order.append(size)
+        return reserve(queue, size)
+
+    def sent(samples: torch.Tensor, spec: OutputSpec) -> SoundArrival:
+        order.append("sent")
+        return send_sound(samples, spec)
+
+    monkeypatch.setattr(BoundedQueue, "reserve", noted)
+    monkeypatch.setattr("encoding.session.send_sound", sent)
+    with open_sink(describe(tmp_path / "clip.mp4", clip, audio=AudioSpec(16_000, 2))) as sink:
+        sink.write_sound(sound, 16_000)
+        assert order == [2 * 1600 * 4, "sent"]
+        sink.write(clip)
+    sink.close()
 
 
 def test_many_sinks_leave_nothing(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import torch
 
 from encoding.base import AudioSpec
 from encoding.frames import YUV420P, pack
-from encoding.sound import send_sound
-from encoding.transfer import Arrival, CudaTransfer, Stopped
-from tests.encoding.alive import Alive
+from encoding.sound import held_bytes, send_sound
+from encoding.transfer import Arrival, CudaTransfer, PinnedPool, Stopped
+from tests.encoding.alive import watch_packed
 from tests.encoding.clips import describe, smooth, sweep
 from tests.encoding.stand_in import Event, StandIn
 
@@ -60,7 +60,7 @@ def test_a_wait_ends_when_the_sink_is_aborted(*, last: bool) -> None:
 
 def test_nothing_of_the_device_is_held_once_frames_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """The allocator knows of the stream that copies, so nobody need hold them until their turn comes."""
-    device, alive = StandIn(monkeypatch), Alive(monkeypatch)
+    device, alive = StandIn(monkeypatch), watch_packed(monkeypatch)
     clip = smooth(3, 32, 48)
     arrival = CudaTransfer(YUV420P, torch.device("cuda"), 2**20).send(clip)
     assert alive.sizes == [YUV420P.packed_bytes(3, 48, 32)]
@@ -79,11 +79,30 @@ def test_nothing_of_the_device_is_held_once_sound_is_sent(
     sound = sweep(16_000, 2, 0.1)
     spec = describe(tmp_path / "clip.mp4", smooth(9, 32, 48), audio=AudioSpec(16_000, 2))
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    arrival = send_sound(sound, spec)
+    arrival, told = send_sound(sound, spec), held_bytes(sound, spec)
     monkeypatch.undo()
+    assert device.locked.most == told == 16_384  # for 2 channels of 1600 samples, 4 bytes each
     [(held, stream)] = device.marked
     assert held() is None
     assert isinstance(arrival.event, Event)
     assert arrival.event.after is stream
     assert stream.waits_for == [device.producer]
     assert torch.equal(arrival.wait(threading.Event()), sound)
+
+
+def test_page_locked_memory_is_bounded_and_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what torch takes for it; buffers come back for chunks of about their size, idle ones make room."""
+    locked = StandIn(monkeypatch).locked
+    pool = PinnedPool(1024)
+    first = pool.take(400)
+    place = first.data_ptr()
+    pool.give(first)
+    first = pool.take(300)
+    assert first.data_ptr() == place
+    second = pool.take(257)
+    assert locked.bytes == pool.total == 1024
+    pool.give(second)
+    del second
+    third = pool.take(200)
+    assert locked.bytes == pool.total == 512 + third.numel() == 768
+    assert locked.most == 1024
