@@ -19,6 +19,13 @@
 // Given by the host: FP8 (1 or 0), BN, CH, KT, TAPS (9, 4 or 1), GROUPS (of four warps), STAGES (of the weights'
 // ring), and PRODUCT, the instruction for BN columns.
 
+// Compilers before CUDA 12.9 let the products wait for each other where sums are first written by one.
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1209
+#define SUMS_AT_FIRST = {}
+#else
+#define SUMS_AT_FIRST
+#endif
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
@@ -246,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128 + 128, 1) convolve(
     const bool speaks = threadIdx.x % 32 == 0;
     u16* staging = reinterpret_cast<u16*>(memory + OUT_AT + warp * OUT_BYTES);
     u32 a = 0, b = 0;
-    float left[BN / 2], right[BN / 2];
+    float left[BN / 2] SUMS_AT_FIRST, right[BN / 2] SUMS_AT_FIRST;
     for (int index = blockIdx.x; index < tiles; index += gridDim.x) {
         Tile tile(index, s);
         int add = 0;
