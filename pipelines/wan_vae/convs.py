@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own custom
 from diffusers.models.autoencoders.autoencoder_kl_wan import WanCausalConv3d
 
 from pipelines.wan_vae import conv as hopper
-from pipelines.wan_vae import ops, packing
+from pipelines.wan_vae import cuda, ops, packing
 from pipelines.wan_vae.ops import Sum
 
 HOPPER = (9, 0)
@@ -30,7 +30,7 @@ class Convs:
         """
         is_hopper = device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
         self._biased = device.type != "cuda"
-        self._ours = is_hopper and dtype == torch.bfloat16
+        self._ours = is_hopper and dtype == torch.bfloat16 and cuda.can_compile()
         self._scales = scales or {}
         self._packed: dict[torch.nn.Module, torch.Tensor] = {}
         self._packed_fp8: dict[torch.nn.Module, tuple[torch.Tensor, torch.Tensor]] = {}

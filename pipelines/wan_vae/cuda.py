@@ -5,12 +5,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import logging
 import os
+import tempfile
 from pathlib import Path
 
 import torch
 
+logger = logging.getLogger(__name__)
+
 _kept_in: list[Path] = []
+_DIGEST_BYTES = 32
+"""In front of a kept kernel."""
 
 
 def keep_kernels_in(folder: Path) -> None:
@@ -37,19 +43,46 @@ def load_function(source: str, name: str, shared_bytes: int, device: int) -> cty
 
 
 def cubin(source: str) -> bytes:
-    """Machine code of `source`, kept in the folder of `keep_kernels_in` if there is one."""
+    """Machine code of `source`, kept in the folder of `keep_kernels_in` if there is one.
+
+    A folder that cannot be read or written costs the time of compiling, and a warning.
+
+    Raises:
+        RuntimeError: there is no compiler, or it refuses.
+    """
     text = source.encode()
-    folder = _kept_in[-1] if _kept_in else None
-    kept = None if folder is None else folder / f"conv-{hashlib.sha256(text).hexdigest()[:32]}.cubin"
-    if kept is not None and kept.exists():
-        return kept.read_bytes()
+    if not _kept_in:
+        return compiled(text)
+    key = hashlib.sha256(f"{_version()}\n{source}".encode()).hexdigest()[:32]
+    place = _kept_in[-1] / f"conv-{key}.cubin"
+    if (kept := _read(place)) is not None:
+        return kept
     code = compiled(text)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(code)
-        part.replace(kept)
+    try:
+        _write(place, code)
+    except OSError as error:
+        why = {"error": type(error).__name__, "reason": error.strerror}
+        logger.warning("compiled kernel cannot be kept", extra=why)
     return code
+
+
+def _read(place: Path) -> bytes | None:
+    """What was kept, if it is whole: the driver does not survive half of it."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return None
+    digest, code = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _write(place: Path, code: bytes) -> None:
+    """By a file of its own until it is whole: other workers and other machines may do the same just now."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix="part-") as folder:
+        part = Path(folder) / place.name
+        part.write_bytes(hashlib.sha256(code).digest() + code)
+        part.replace(place)
 
 
 def compiled(source: bytes, architecture: str = "sm_90a") -> bytes:
@@ -69,6 +102,8 @@ def compiled(source: bytes, architecture: str = "sm_90a") -> bytes:
     nvrtc.nvrtcGetProgramLog(program, log)
     if status != 0:
         raise RuntimeError(f"conv.cu: {log.value.decode()}")
+    if log.value:
+        logger.warning("compiler had something to say", extra={"reason": log.value.decode().strip()})
     _accept(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)))
     code = ctypes.create_string_buffer(size.value)
     _accept(nvrtc.nvrtcGetCUBIN(program, code))
@@ -97,12 +132,29 @@ def compiler() -> ctypes.CDLL:
     raise RuntimeError("NVIDIA's run-time compiler (libnvrtc) was not found")
 
 
+def _version() -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _accept(compiler().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"{major.value}.{minor.value}"
+
+
+@functools.cache
+def can_compile() -> bool:
+    """Whether there is a compiler; that there is none is logged once."""
+    try:
+        compiler()
+    except RuntimeError as error:
+        logger.warning("decoder does without its own kernels", extra={"reason": str(error)})
+        return False
+    return True
+
+
 def check(status: int) -> None:
-    """Raise RuntimeError for what the driver answered, unless it is success."""
+    """Raise RuntimeError for what the driver answered, in torch's words, unless it is success."""
     if status != 0:
         text = ctypes.c_char_p()
         driver().cuGetErrorString(status, ctypes.byref(text))
-        raise RuntimeError(f"conv.cu: {(text.value or b'').decode()} ({status})")
+        raise RuntimeError(f"CUDA error: {(text.value or b'').decode()} ({status}, conv.cu)")
 
 
 def _accept(status: int) -> None:

@@ -34,7 +34,15 @@ PRIVATE: Mapping[JobErrorCode, str] = MappingProxyType(
 
 _FULL = ("out of memory", "alloc_failed", "can't allocate memory", "cannot allocate memory")
 """Words of torch and the libraries below it when memory is short, in lower case."""
-_BROKEN = ("cuda error:", "cudnn error:", "cudnn_status_", "cublas_status_", "cusolver_status_", "nccl error")
+_BROKEN = (
+    "cuda error:",
+    "triton error [cuda]:",
+    "cudnn error:",
+    "cudnn_status_",
+    "cublas_status_",
+    "cusolver_status_",
+    "nccl error",
+)
 """Words of errors that come from the device, in lower case."""
 _HARMLESS = (
     "invalid argument",
@@ -42,6 +50,7 @@ _HARMLESS = (
     "invalid device function",
     "invalid device ordinal",
     "no kernel image is available",
+    "device kernel image is invalid",
     "operation not supported",
     "not_supported",
     "bad_param",
