@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own custom
@@ -37,12 +37,12 @@ class Convs:
 
     def takes(self, conv: WanCausalConv3d, x: torch.Tensor) -> bool:
         """Whether ours is the kernel for `conv` over frames like `x`; it reads the earlier ones in place."""
-        kernel = self._causal_kernel(conv)
+        kernel = _causal_kernel(conv) if self._ours else None
         return kernel is not None and hopper.fills(x, kernel, conv.out_channels)
 
     def ours(self, conv: WanCausalConv3d, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
         """`conv` over `earlier` (2, H, W, C) and `x` (T, H, W, C), to (T, H, W, channels)."""
-        kernel = self._causal_kernel(conv)
+        kernel = _causal_kernel(conv)
         assert kernel is not None
         y = hopper.convolve(x, earlier, self._weights(conv, kernel), kernel, conv.out_channels)
         return Sum(y, conv.bias)
@@ -89,17 +89,39 @@ class Convs:
     def _outside(self, bias: torch.Tensor | None) -> torch.Tensor | None:
         return None if self._biased else bias
 
-    def _causal_kernel(self, conv: WanCausalConv3d) -> hopper.Kernel | None:
-        if not self._ours or conv.kernel_size != (3, 3, 3):
-            return None
-        return hopper.choose(conv.out_channels, conv.in_channels, 3, 9)
-
     def _weights(
         self, conv: torch.nn.Conv2d | torch.nn.Conv3d, kernel: hopper.Kernel, *, phases: bool = False
     ) -> torch.Tensor:
         if (weights := self._packed.get(conv)) is None:
             weights = self._packed[conv] = packing.packed(conv.weight, kernel, phases=phases)
         return weights
+
+
+def packed_bytes(decoder: torch.nn.Module, low: Set[torch.nn.Module]) -> int:
+    """What a decode's `Convs` has packed in the end on a Hopper GPU, for a bfloat16 VAE; `low`: in e4m3."""
+    return sum(_packed_bytes(module, module in low) for module in decoder.modules())
+
+
+def _packed_bytes(conv: torch.nn.Module, low: bool) -> int:
+    """As `packing` makes it."""
+    if isinstance(conv, WanCausalConv3d):
+        if low:
+            kernel, values, size = hopper.choose_fp8(conv.out_channels, conv.in_channels), 27, 1
+        else:
+            kernel, values, size = _causal_kernel(conv), 27, 2
+    elif isinstance(conv, torch.nn.Conv2d) and conv.kernel_size == (3, 3):
+        kernel, values, size = hopper.choose(conv.out_channels, conv.in_channels, 1, 4), 16, 2
+    else:
+        return 0
+    if kernel is None:
+        return 0
+    return size * values * conv.in_channels * -(-conv.out_channels // kernel.columns) * kernel.columns
+
+
+def _causal_kernel(conv: WanCausalConv3d) -> hopper.Kernel | None:
+    if conv.kernel_size != (3, 3, 3):
+        return None
+    return hopper.choose(conv.out_channels, conv.in_channels, 3, 9)
 
 
 def lay_channels_last(module: torch.nn.Module) -> None:

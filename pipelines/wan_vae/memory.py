@@ -16,6 +16,7 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import (
     WanResidualUpBlock,
 )
 
+from pipelines.wan_vae.convs import packed_bytes
 from pipelines.wan_vae.fast import CACHE_FRAMES, resample_of
 from pipelines.wan_vae.fp8 import low_convs
 from pipelines.wan_vae.tiles import Size, Span, cut_of, grid
@@ -111,7 +112,8 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
     Two frames for each causal convolution throughout (behind the cut those of one tile), and at the worst
     moment of the walk the frames that a residual block or an upsampling has at hand: its input, a window
     over the earlier frames and a result; with what entered the block, where its shortcut needs that. In tiles
-    also the whole picture at the cut, and the step's frames.
+    also the whole picture at the cut, and the step's frames. The weights once more, of layers that our kernel
+    has, in its order.
     """
     decoder, frames, size = vae.decoder, sizes.chunk, latents.element_size()
     low = _low(vae, sizes)
@@ -139,7 +141,7 @@ def needed_bytes(vae: AutoencoderKLWan, latents: torch.Tensor, sizes: Plan) -> i
         grown = 4 * area.upsampling * frames * (resample.dim + 2 * conv.out_channels)
         worst = max(worst, held + area.upsampling * entered + size * grown)
     cached = sum(item.size for item in _cached(vae, areas, sizes, size))
-    return int((cached + worst) * MARGIN)
+    return int((cached + worst) * MARGIN) + packed_bytes(decoder, low)
 
 
 def _low(vae: AutoencoderKLWan, sizes: Plan) -> Set[torch.nn.Module]:

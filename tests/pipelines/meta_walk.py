@@ -9,7 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipelines.wan_vae import StreamingDecoder, conv, decoder, fast, fp8, ops
+from pipelines.wan_vae import StreamingDecoder, conv, decoder, fast, fp8, ops, packing
 from pipelines.wan_vae.convs import Convs
 from pipelines.wan_vae.fast import Caches
 from pipelines.wan_vae.memory import Plan
@@ -65,24 +65,35 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
 
 class _Empty(Convs):
-    """Results of the right size, where a Hopper GPU has them made by our kernel or by the library."""
+    """Weights as they are packed for our kernel, and results of the right size, as a Hopper GPU has them made."""
 
     def takes(self, layer: Any, x: torch.Tensor) -> bool:
         sizes = layer.out_channels, layer.in_channels
         return layer.kernel_size == (3, 3, 3) and conv.choose(*sizes, 3, 9) is not None
 
     def ours(self, layer: Any, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
+        self._weights(layer, _there(conv.choose(layer.out_channels, layer.in_channels, 3, 9)))
         return _like(layer, x, 1)
 
     def fp8(self, layer: Any, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
+        if layer not in self._packed_fp8:
+            kernel = _there(conv.choose_fp8(layer.out_channels, layer.in_channels))
+            self._packed_fp8[layer] = packing.packed_fp8(layer.weight, kernel)
         return _like(layer, x, 1)
 
     def library(self, layer: Any, window: torch.Tensor) -> Sum:
         return _like(layer, window[layer.kernel_size[0] - 1 :], 1)
 
     def doubling(self, layer: Any, x: torch.Tensor, *, pairs: bool) -> Sum:
+        if kernel := conv.choose(layer.out_channels, layer.in_channels, 1, 4):
+            self._weights(layer, kernel, phases=True)
         frames = x.shape[0] * (2 if pairs else 1)
         return _like(layer, x.new_empty(0).expand(frames, *x.shape[1:3], 0), 2)
+
+
+def _there(kernel: conv.Kernel | None) -> conv.Kernel:
+    assert kernel is not None
+    return kernel
 
 
 def _like(layer: Any, x: torch.Tensor, scale: int) -> Sum:
