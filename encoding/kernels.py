@@ -76,7 +76,8 @@ def _yuv420(  # type: ignore[no-untyped-def]
             place = source + row * row_stride + at * column_stride
             red, finite = _read(place, here, finite)
             green, finite = _read(place + channel_stride, here, finite)
-            blue, finite = _read(place + 2 * channel_stride, here, finite)
+            # One after the other: twice the distance need not fit into 32 bits.
+            blue, finite = _read(place + channel_stride + channel_stride, here, finite)
             luma = _luma(red, green, blue)
             if side > 0:
                 y = _level(_plus(_times(luma, 109.5), 125.5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -100,6 +101,7 @@ def try_spec(spec: OutputSpec) -> None:
         try_sound(spec.format, spec.audio)
 
 
+@functools.cache  # each picture takes some milliseconds, or a session of a card
 def _works(name: str, codec: str) -> bool:
     try:
         try_codec(name, codec)

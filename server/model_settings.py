@@ -70,6 +70,10 @@ class DecodeSettings(Section):
     def _check_exact(self) -> Self:
         if self.exact and self.precision != "auto":
             raise ValueError(f"precision: {self.precision} given with exact: true, which allows auto only")
+        if self.exact and self.chunk_frames not in ("auto", 1):
+            raise ValueError(
+                f"chunk_frames: {self.chunk_frames} given with exact: true, which allows auto and 1 only"
+            )
         if self.exact and self.tile not in ("auto", "none"):
             raise ValueError(f"tile: {self.tile} given with exact: true, which decodes whole frames")
         return self

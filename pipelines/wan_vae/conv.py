@@ -174,7 +174,7 @@ def _launch(
     function: Any,
     grid: int,
     kernel: Kernel,
-    maps: list[int],
+    maps: list[tuple[Any, int]],
     weights: torch.Tensor,
     y: torch.Tensor,
     shape: _Shape,
@@ -183,7 +183,7 @@ def _launch(
     tensors = (weights, y, factors)
     pointers = [ctypes.c_void_p(None if tensor is None else tensor.data_ptr()) for tensor in tensors]
     arguments = (ctypes.c_void_p * 6)(
-        *maps,
+        *(at for _, at in maps),
         ctypes.addressof(pointers[0]),
         ctypes.addressof(pointers[1]),
         ctypes.addressof(shape),
@@ -199,11 +199,14 @@ def _launch(
         )
 
 
-def _map(x: torch.Tensor, kernel: Kernel) -> int:
-    """The address of a tensor map of `x` as (8 channels, width, height, frames, groups of 8 channels)."""
+def _map(x: torch.Tensor, kernel: Kernel) -> tuple[Any, int]:
+    """A tensor map of `x` as (8 channels, width, height, frames, groups of 8 channels), and its address.
+
+    The map must be held until the launch has returned: other threads may drive it out of the cache.
+    """
     frames, height, width, channels = x.shape
     groups, rows = kernel.channels // 8, kernel.rows + 2
-    return _cached_map(x.data_ptr(), frames, height, width, channels, groups, rows)[1]
+    return _cached_map(x.data_ptr(), frames, height, width, channels, groups, rows)
 
 
 @functools.lru_cache(maxsize=1024)

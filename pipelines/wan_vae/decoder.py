@@ -72,7 +72,8 @@ class StreamingDecoder:
         `tile_done`: called before each tile with how many frames are done, a step's tiles counted as parts of
         its frames; what it raises ends the decode.
 
-        Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side.
+        Memory grows with T by the latents alone and is freed with the iterator. Several may run side by side;
+        but each plans, when it begins, with all the memory that is free then.
 
         Raises:
             ValueError: latents of another shape; with the first frames, fp8 on a device that cannot.

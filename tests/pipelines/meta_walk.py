@@ -65,7 +65,7 @@ class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
 
 class _Empty(Convs):
-    """Weights as they are packed for our kernel, and results of the right size, as a Hopper GPU has them made."""
+    """Weights as they are packed for our kernel, and results of the right size, as on a Hopper GPU."""
 
     def takes(self, layer: Any, x: torch.Tensor) -> bool:
         sizes = layer.out_channels, layer.in_channels

@@ -141,10 +141,10 @@ def test_every_setting_says_what_it_is() -> None:
 
 def test_a_model_says_how_it_is_decoded(tmp_path: Path) -> None:
     """`auto` leaves the steps to the memory; kernels are kept with the data unless a folder is named."""
-    given = "{chunk_frames: 2, tile: none, exact: true, warm_sizes: [832x480]}"
+    given = "{chunk_frames: 1, tile: none, exact: true, warm_sizes: [832x480]}"
     settings = load(write(tmp_path, ONE_MODEL + DECODE, decode=given))
     kernels = (settings.data_dir / "kernels").absolute()
-    assert settings.model_configs[0].decode == DecodeConfig(2, None, True, ((832, 480),), kernels)
+    assert settings.model_configs[0].decode == DecodeConfig(1, None, True, ((832, 480),), kernels)
     settings = load(write(tmp_path, f"kernels_dir: {tmp_path}\n" + ONE_MODEL))
     assert settings.model_configs[0].decode == DecodeConfig(None, "auto", False, (), tmp_path)
     settings = load(write(tmp_path, ONE_MODEL + DECODE, decode="{tile: 512x256}"))
@@ -165,6 +165,7 @@ def test_a_model_says_how_it_is_decoded(tmp_path: Path) -> None:
         "{tile: 512x500}",
         "{tile: 0x512}",
         "{tile: 512x512, exact: true}",
+        "{chunk_frames: 2, exact: true}",
         "{precision: fp16}",
         "{precision: e4m3}",
     ],
