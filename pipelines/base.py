@@ -156,6 +156,8 @@ class ReferenceLimits:
     """The most that a picture or film may be longer one way than the other; None: no bound."""
     min_video_s: float | None = None
     """How long a film must last, in seconds; None: a frame is enough."""
+    no_videos: str = ""
+    """Why it takes no films where the model could: words that follow "takes none; "."""
 
     def of(self, kind: ReferenceKind) -> int:
         """The most of one kind."""

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 
 from encoding.formats import ALIASES, FORMATS
 from encoding.options import CODECS
-from server.answers import Video
+from server.answers import ModelCard, Video
 from server.app import create_app
 from server.auth.settings import KeySettings
 from server.engine.base import JobErrorCode
@@ -105,9 +105,19 @@ def encoders() -> Iterator[Row]:
 
 def video() -> Iterator[Row]:
     """Every key of the job object."""
+    return keys_of(Video)
+
+
+def model_card() -> Iterator[Row]:
+    """Every key of a model in `GET /v1/models`."""
+    return keys_of(ModelCard)
+
+
+def keys_of(answer: type[BaseModel]) -> Iterator[Row]:
+    """Every key of an answer."""
     yield "key", "type", "meaning"
-    types = Video.model_json_schema(mode="serialization")["properties"]
-    for name, field in Video.model_fields.items():
+    types = answer.model_json_schema(mode="serialization")["properties"]
+    for name, field in answer.model_fields.items():
         yield f"`{name}`", wire_type(types[name]), field.description or ""
 
 
@@ -168,6 +178,7 @@ TABLES: Mapping[str, Callable[[], Iterable[Row]]] = MappingProxyType(
         "formats": formats,
         "encoders": encoders,
         "video": video,
+        "model_card": model_card,
         "errors": errors,
         "job_errors": job_errors,
         "metrics": metrics,
@@ -178,7 +189,7 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "README.md": ("routes", "fields", "settings", "models", "webhooks", "keys", "formats", "encoders"),
         "docs/operations.md": ("metrics", "alerts"),
-        "docs/wire.md": ("routes", "video", "errors", "job_errors"),
+        "docs/wire.md": ("routes", "video", "model_card", "errors", "job_errors"),
     }
 )
 """Which tables a document has, each once."""

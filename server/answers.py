@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
+from pipelines.base import ReferenceUse
 from server.wire import Rate, Wire
 
 VideoStatus = Literal["queued", "in_progress", "completed", "failed"]
@@ -141,7 +142,8 @@ class ModelLimitsBody(Wire):
     max_pixels: int = Field(description="largest width × height, on the model's grid", examples=[921600])
     max_num_frames: int = Field(examples=[241])
     max_pixel_frame_steps: int | None = Field(
-        description="largest width × height × frames × steps × n, on the model's grid; null: no bound",
+        description="largest width × height × frames × steps × n, on the model's grid; references "
+        "are not counted; null: no bound",
         examples=[15_000_000_000],
     )
 
@@ -192,9 +194,15 @@ class ModelCard(Wire):
     )
     task: Literal["t2v", "i2v", "ti2v", "s2v", "omni"] = Field(
         description="what it takes: text; text and a picture; text, and a picture if there is one; text, a "
-        "picture and a sound; text, and a first or last picture or ordered references if there are any",
+        "picture and a sound; text, and of a first or last picture and ordered references those that "
+        "`image`, `last_image` and `references` tell",
         examples=["t2v"],
     )
+    image: ReferenceUse = Field(
+        description="its use of a first picture, `input_reference`: `none`, `optional` or `required`",
+        examples=["none"],
+    )
+    last_image: bool = Field(description="whether it takes a last one, `last_image`", examples=[False])
     sound: SoundBody | None = Field(
         None, description="what it makes beside pictures; null: its videos are silent", examples=[None]
     )

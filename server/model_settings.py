@@ -17,7 +17,8 @@ class LimitSettings(Section):
     max_num_frames: int = Field(description="most frames of a video", ge=1)
     max_pixel_frame_steps: int | None = Field(
         None,
-        description="largest width × height × frames × steps × n of a request, on the model's grid",
+        description="largest width × height × frames × steps × n of a request, on the model's grid; "
+        "references are not counted",
         ge=256,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pipelines.base import ModelInfo, ReferenceKind
+from pipelines.base import ModelInfo, ReferenceKind, ReferenceLimits, ReferenceUse
 from server.errors import BadField, MissingField
 from server.reference_schemas import ORDERED
 from server.schemas import VideoGenerationRequest
@@ -22,23 +22,31 @@ def check_references(request: VideoGenerationRequest, info: ModelInfo) -> None:
         MissingField: it needs a picture, a sound, a film or references.
         BadField: it has no use for one that is given, or not for so many, or not together.
     """
-    for field, use, noun in (
-        ("input_reference", info.image, "picture"),
-        ("audio_reference", info.audio, "sound"),
-        ("video_reference", info.video, "film"),
-    ):
-        given = getattr(request, field) is not None
-        if given and use == "none":
-            raise BadField(field, f"is not allowed; {info.id} takes no {noun}")
-        if not given and use == "required":
-            raise MissingField(field, f"is required; {info.id} starts from a {noun}")
+    _check_single(request, info)
     if request.last_image is not None and not info.last_image:
-        raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture")
+        among = "" if info.references is None else f"; it takes {NOUNS['image']} in {ORDERED}"
+        raise BadField("last_image", f"is not allowed; {info.id} cannot end at a given picture{among}")
     if request.last_image is not None and request.input_reference is None and not info.last_image_alone:
         raise BadField("last_image", "is not allowed without input_reference")
     if request.init_first_frame and not info.lasts_as_sound:
         raise BadField("init_first_frame", f"true is not allowed; {info.id} does not speak")
     _check_ordered(request, info)
+
+
+def _check_single(request: VideoGenerationRequest, info: ModelInfo) -> None:
+    uses: tuple[tuple[str, ReferenceUse, ReferenceKind], ...] = (
+        ("input_reference", info.image, "image"),
+        ("audio_reference", info.audio, "audio"),
+        ("video_reference", info.video, "video"),
+    )
+    for field, use, kind in uses:
+        given, noun = getattr(request, field) is not None, NOUNS[kind].removesuffix("s")
+        if given and use == "none":
+            among = info.references is not None and info.references.of(kind) > 0
+            takes = f"takes {NOUNS[kind]} in {ORDERED}" if among else f"takes no {noun}"
+            raise BadField(field, f"is not allowed; {info.id} {takes}")
+        if not given and use == "required":
+            raise MissingField(field, f"is required; {info.id} starts from a {noun}")
 
 
 def _check_ordered(request: VideoGenerationRequest, info: ModelInfo) -> None:
@@ -52,11 +60,15 @@ def _check_ordered(request: VideoGenerationRequest, info: ModelInfo) -> None:
     for field in ("input_reference", "last_image"):
         if getattr(request, field) is not None:
             raise BadField(field, f"is not allowed together with {ORDERED}; give one or the other")
-    kinds = [reference.kind for reference in given]
+    _check_kinds([reference.kind for reference in given], limits, info)
+
+
+def _check_kinds(kinds: list[ReferenceKind], limits: ReferenceLimits, info: ModelInfo) -> None:
     for kind, noun in NOUNS.items():
         if kinds.count(kind) > limits.of(kind):
-            most = f"{info.id} takes at most {limits.of(kind)}"
-            raise BadField(ORDERED, f"{kinds.count(kind)} {noun} are not allowed; {most}")
+            without = kind == "video" and limits.no_videos
+            most = f"none; {without}" if without else f"at most {limits.of(kind)}"
+            raise BadField(ORDERED, f"{kinds.count(kind)} {noun} are not allowed; {info.id} takes {most}")
     if len(kinds) > limits.total:
         raise BadField(
             ORDERED, f"{len(kinds)} are not allowed; {info.id} takes at most {limits.total} in all"

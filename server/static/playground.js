@@ -65,8 +65,8 @@ function showModel() {
     const label = field.closest("label");
     if (label) label.hidden = field.name in model.unused;
   }
-  find("picture").hidden = model.task === "t2v";
-  form.elements.input_reference.required = ["i2v", "s2v"].includes(model.task);
+  find("picture").hidden = model.image === "none";
+  form.elements.input_reference.required = model.image === "required";
   const speaks = model.task === "s2v";
   find("voice").hidden = !speaks;
   form.elements.audio_reference.required = speaks;

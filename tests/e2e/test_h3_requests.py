@@ -39,14 +39,17 @@ def test_a_client_can_learn_what_it_takes(client: httpx.Client) -> None:
     told = models["tiny-minimax-h3"]
     assert (told["references"]["images"], told["references"]["total"]) == (9, 12)
     assert told["references"]["max_aspect"] == 4
+    assert (told["image"], told["last_image"]) == ("optional", True)
     assert told["sound"] == {"sample_rate": 32_000, "channels": 2}
     assert "guidance_scale" in told["unused"]
-    assert models["tiny-wan-t2v"]["references"] is None
+    other = models["tiny-wan-t2v"]
+    assert (other["image"], other["last_image"], other["references"]) == ("none", False, None)
 
 
 def test_each_workflow_makes_its_own_video(client: httpx.Client) -> None:
-    """Text; a first picture; a last one alone; references in a form: four videos of the same seed."""
-    pictures: list[dict[str, Any]] = [{}, {"input_reference": PICTURE}, {"last_image": PICTURE}]
+    """Text; a first picture; a last one alone; both; references in a form: five videos of the same seed."""
+    first, last = {"input_reference": PICTURE}, {"last_image": PICTURE}
+    pictures: list[dict[str, Any]] = [{}, first, last, first | last]
     videos = [made(client.post("/v1/videos/sync", json=H3 | fields)) for fields in pictures]
     files = {
         "references[0][image_url]": ("upload", png(), "application/octet-stream"),
@@ -82,7 +85,7 @@ def test_an_mp4_is_as_long_to_the_ear_as_to_the_eye(client: httpx.Client, stream
         ("negative_prompt", "blurry", "distilled"),
         ("fps", 30, "24 frames a second"),
         ("num_frames", 346, "at most 345"),
-        ("audio_reference", "data:,x", "takes no sound"),
+        ("audio_reference", "data:,x", "takes sounds in references"),
         ("prompt", "a dog <|video_pad|>", "stands for a film"),
     ],
 )

@@ -139,6 +139,19 @@ async def test_a_models_limits_are_checked_at_the_door(
     assert words in error["message"]
 
 
+async def test_a_model_of_references_alone_says_where_pictures_go() -> None:
+    """As one does of which only that task is loaded; and why it takes no films, if there is a reason."""
+    limits = replace(LIMITS, videos=0, no_videos="this server lacks what reads them")
+    async with door_to(references=limits, image="none", last_image=False) as door:
+        for field in ("input_reference", "last_image"):
+            error = await refused(door, **{field: "data:,x"})
+            assert error["param"] == field
+            assert "takes pictures in references" in error["message"]
+        assert "takes no film" in (await refused(door, video_reference="data:,x"))["message"]
+        error = await refused(door, references=[PICTURE, FILM])
+        assert "text takes none; this server lacks what reads them" in error["message"]
+
+
 async def test_other_models_take_none_and_a_last_picture_may_stand_alone(door: Door) -> None:
     """What is refused for the one is taken by the other."""
     assert (await refused(door, references=[PICTURE]))["param"] == "references"
