@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import psutil
 import torch
 from diffusers import AutoencoderKLWan
 from diffusers.models.autoencoders.autoencoder_kl_wan import (
@@ -16,6 +15,7 @@ from diffusers.models.autoencoders.autoencoder_kl_wan import (
     WanResidualUpBlock,
 )
 
+from pipelines.host_memory import available_bytes
 from pipelines.wan_vae.convs import packed_bytes
 from pipelines.wan_vae.fast import CACHE_FRAMES, resample_of
 from pipelines.wan_vae.fp8 import low_convs
@@ -237,9 +237,12 @@ def causal(module: torch.nn.Module) -> Iterator[WanCausalConv3d]:
 
 
 def free_now(device: torch.device) -> Free:
-    """Memory that the device and the host, or torch's own allocators of both, have to give."""
+    """Memory that the device and the host, or torch's own allocators of both, have to give.
+
+    The host's: what the limits of a container leave, too, since what is page-locked cannot be taken back.
+    """
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     pinned = torch.cuda.host_memory_stats()
     idle = pinned.get("allocated_bytes.current", 0) - pinned.get("active_bytes.current", 0)
-    return Free(free + unused, psutil.virtual_memory().available + idle)
+    return Free(free + unused, available_bytes() + idle)

@@ -9,7 +9,7 @@ import torch
 from diffusers import AutoencoderKLWan
 
 from benchmarks.architectures import Z48
-from pipelines.wan_vae.memory import DEFAULT_BYTES, Free, Plan, needed_bytes, parked_bytes, plan
+from pipelines.wan_vae.memory import DEFAULT_BYTES, Free, Plan, free_now, needed_bytes, parked_bytes, plan
 from tests.pipelines.meta_walk import peak_bytes
 from tests.pipelines.tiny_models import TINY
 
@@ -86,6 +86,17 @@ def test_waiting_tiles_need_room_on_the_host(vae: Any) -> None:
     need, host = (of(vae, given, Plan(1, 4, (256, 256))) for of in (needed_bytes, parked_bytes))
     assert host < parked_bytes(vae, given, Plan(1, 4, (512, 512)))
     assert plan(vae, given, None, free=Free(2 * need, host)) == Plan(2, 4, (256, 256))
+
+
+def test_what_allocators_have_idle_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside what the device and the host, with its container's limit, still have."""
+    pinned = {"allocated_bytes.current": 7, "active_bytes.current": 4}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 5000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 300)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 100)
+    monkeypatch.setattr(torch.cuda, "host_memory_stats", lambda: pinned)
+    monkeypatch.setattr("pipelines.wan_vae.memory.available_bytes", lambda: 50)
+    assert free_now(torch.device("cuda")) == Free(1200, 53)
 
 
 @pytest.mark.parametrize("fp8", [False, True])
