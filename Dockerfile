@@ -14,8 +14,8 @@ RUN python3 -m venv /opt/reelserve
 WORKDIR /src
 # The dependencies first: a change of the code alone does not download them again.
 COPY pyproject.toml requirements.lock ./
-RUN python3 -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
-        > dependencies.txt \
+RUN python3 -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+        print(*project["dependencies"], *project["optional-dependencies"]["films"], sep="\n")' > dependencies.txt \
     && /opt/reelserve/bin/pip install --no-cache-dir -c requirements.lock -r dependencies.txt
 COPY README.md LICENSE ./
 COPY encoding encoding

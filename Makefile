@@ -78,7 +78,7 @@ image: ## build the GPU image
 # torch itself pins the CUDA packages and triton, per platform: named here, they would pin nothing more.
 lock: ## resolve the newest admitted versions into requirements.lock
 	$(PYTHON) -m venv --clear build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev,films]'
 	{ echo '# Written by `make lock`: constraints, so that pip decides what a platform needs and this file the version.'; \
 		build/lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 		| sed -E 's/\+[a-z0-9.]+$$//' | grep -vE '^(nvidia-|cuda-|triton==)' | LC_ALL=C sort -f; } > build/requirements.lock

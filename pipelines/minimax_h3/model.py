@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 from fractions import Fraction
 from typing import Any
@@ -36,6 +37,11 @@ from pipelines.minimax_h3.references import read, shortest_film
 from pipelines.minimax_h3.warm import decode_once
 from pipelines.warming import room_for, warming
 
+logger = logging.getLogger(__name__)
+
+WITHOUT_FILMS = "model takes no films: torchvision is not installed"
+"""An event of the log."""
+
 _DISTILLED = "is distilled: its guidance is part of its weights"
 UNUSED = {
     "guidance_scale": _DISTILLED,
@@ -57,6 +63,8 @@ def load_minimax_h3(config: ModelConfig, device: str) -> MiniMaxH3:
         raise LoadFailed(f"model {config.id}: {name} is not allowed; the model {why}")
     with loading(config.id, config.path):
         pipe, tasks = load(config, torch.device(device))
+    if "ref2va" in tasks and not SEES_FILMS:
+        logger.warning(WITHOUT_FILMS, extra={"model": config.id})
     return MiniMaxH3(pipe, tasks, config, torch.device(device))
 
 
@@ -233,6 +241,7 @@ def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
         total=setup.max_references,
         required=required,
         max_aspect=MINIMAX_H3_MAX_ASPECT_RATIO,
+        no_videos="" if SEES_FILMS else "this server lacks torchvision, which they need",
         min_video_s=_shortest_film(pipe, reader) if SEES_FILMS else None,
     )
 

@@ -1,6 +1,7 @@
 """The tiny MiniMax-H3 on a GPU: as on the processor, with components that stay or come for their turn.
 
-And its films, which need torchvision: its wheels load beside a torch for GPUs only.
+And its films, by the processor of torchvision, which other tests may lack: PyPI's wheel loads beside PyPI's
+torch, which is for GPUs.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def assert_same(ours: tuple[torch.Tensor, torch.Tensor], others: tuple[torch.Ten
 class Films:
     """What the blocks use of Qwen3-VL's processor of films, for machines without torchvision.
 
-    Films have sides that are multiples of two patches, as H3's canvas does, so that nothing is scaled.
+    It scales nothing: sides are multiples of two patches, as those of H3's canvas are.
     """
 
     temporal_patch_size, patch, merge = 2, 4, 2

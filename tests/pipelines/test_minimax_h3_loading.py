@@ -32,6 +32,21 @@ def test_only_the_tasks_that_are_asked_for_are_loaded(
     assert (part.info.image == "optional") == ("fl2va" in tasks)
 
 
+@pytest.mark.parametrize("tasks", [("ref2va",), ("fl2va",)])
+def test_without_torchvision_films_are_refused_and_why_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tasks: tuple[str, ...]
+) -> None:
+    """To the operator once, to clients each time; a model that reads no references says nothing."""
+    monkeypatch.setattr("pipelines.minimax_h3.model.SEES_FILMS", False)
+    limits = load_minimax_h3(config(tasks=tasks), "cpu").info.references
+    if limits is None:
+        assert caplog.messages == []
+        return
+    assert (limits.videos, limits.min_video_s) == (0, None)
+    assert "torchvision" in limits.no_videos
+    assert caplog.messages == ["model takes no films: torchvision is not installed"]
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
