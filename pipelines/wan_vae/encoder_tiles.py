@@ -33,13 +33,14 @@ def encode_tile(vae: Any, frames: torch.Tensor, tile: Tiling, free: Free | None 
         if not frames.is_cuda:
             return None
         free = free_now(frames.device)
-    sizes = (None, *TILES)
-    return next((size for size in sizes if _fits(vae, frames, size, free)), sizes[-1])
-
-
-def _fits(vae: Any, frames: torch.Tensor, size: Size | None, free: Free) -> bool:
-    device, host = encode_bytes(vae, frames, size)
-    return device <= free.device and host <= free.host
+    smallest = None
+    for size in (None, *TILES):
+        device, host = encode_bytes(vae, frames, size)
+        if host <= free.host:
+            smallest = size
+            if device <= free.device:
+                break
+    return smallest
 
 
 def encode_bytes(vae: Any, frames: torch.Tensor, size: Size | None) -> tuple[int, int]:

@@ -78,8 +78,9 @@ def plan(
     The rule: with `chunk` given, that; else the largest of 4, 2 and 1 latent frames that takes at most
     `DEFAULT_BYTES` and at most what is free. If even one takes more than is free, the last resolution, which
     takes the most, goes two frames or one at a time. If that takes more still, the picture goes in tiles, the
-    largest step and then the largest tile that fit. With `tile` given, always; with None, never. On the host
-    one latent frame makes a step, in tiles if they are given.
+    largest step and then the largest tile that fit. With `tile` given, always; with None, never. Where
+    nothing fits the device, the smallest that fits the host. On the host one latent frame makes a step, in
+    tiles if they are given.
     """
     if free is None:
         if not latents.is_cuda:
@@ -92,7 +93,9 @@ def plan(
         allowed = easy if chunk is None and sizes.chunk > 1 and sizes.tile is None else free
         if allowed.holds(vae, latents, sizes):
             return sizes
-    return candidates[-1]
+    # A full device makes the job fail; a full host may make the kernel end the process.
+    fit_the_host = [sizes for sizes in candidates if parked_bytes(vae, latents, sizes) <= free.host]
+    return (fit_the_host or candidates)[-1]
 
 
 def _candidates(chunk: int | None, tile: Tiling) -> Iterator[Plan]:

@@ -77,15 +77,18 @@ def test_tiles_come_where_a_frame_at_once_is_too_much(vae: Any) -> None:
         assert plan(vae, given, None, None, free=Free(need, host)) == Plan(1, 1)
     assert plan(vae, given, 4, free=Free(12 * GIB, host)) == Plan(4, 4, (512, 512))
     assert plan(vae, given, None, (640, 384), free=PLENTY) == Plan(4, 4, (640, 384))
-    assert plan(vae, given, None, free=Free(1, 1)) == Plan(1, 4, (256, 256))
+    assert plan(vae, given, None, free=Free(1, host)) == Plan(1, 4, (256, 256))
 
 
 def test_waiting_tiles_need_room_on_the_host(vae: Any) -> None:
-    """Tiles that the host cannot hold are passed over for those that it can."""
+    """Tiles that the host cannot hold are passed over for those that it can, and never tried in vain."""
     given = latents(1920, 1088)
     need, host = (of(vae, given, Plan(1, 4, (256, 256))) for of in (needed_bytes, parked_bytes))
     assert host < parked_bytes(vae, given, Plan(1, 4, (512, 512)))
     assert plan(vae, given, None, free=Free(2 * need, host)) == Plan(2, 4, (256, 256))
+    assert plan(vae, given, None, free=Free(1, host)) == Plan(1, 4, (256, 256))
+    assert plan(vae, given, None, free=Free(2 * need, host - 1)) == Plan(1, 1)
+    assert plan(vae, given, None, (256, 256), free=Free(1, 1)) == Plan(1, 4, (256, 256))
 
 
 def test_what_allocators_have_idle_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +140,7 @@ def test_fp8_takes_larger_steps_in_the_same_memory(vae: Any) -> None:
     given = latents(1280, 720)
     free = Free(needed_bytes(vae, given, Plan(1, 4, fp8=True)), 0)
     assert plan(vae, given, None, free=free, fp8=True) == Plan(1, 4, fp8=True)
-    assert plan(vae, given, None, free=free) == Plan(1, 4, (256, 256))
+    assert plan(vae, given, None, free=free) == Plan(1, 1)
     low, usual = (parked_bytes(vae, given, Plan(1, 4, (512, 512), fp8)) for fp8 in (True, False))
     assert usual / 2 <= low < 0.7 * usual
 

@@ -74,7 +74,7 @@ def test_an_encode_ends_between_two_tiles() -> None:
 
 
 def test_memory_decides_on_tiles() -> None:
-    """Whole pictures while they fit, then the largest tiles that fit on the device and on the host."""
+    """Whole pictures while they fit, then the largest tiles that do; the host never gets more than fits."""
     with torch.device("meta"):
         model = AutoencoderKLWan().bfloat16()
         frames = torch.empty(81, 1088, 1920, 3, dtype=torch.bfloat16)
@@ -82,8 +82,10 @@ def test_memory_decides_on_tiles() -> None:
     device, host = zip(*needs, strict=True)
     assert device[0] > device[1] > device[2]
     assert host[0] == 0 < host[1] < host[2]
-    found = [encoder_tiles.encode_tile(model, frames, "auto", Free(free, host[1])) for free in device]
+    found = [encoder_tiles.encode_tile(model, frames, "auto", Free(free, host[2])) for free in device]
     assert found == [None, (512, 512), (256, 256)]
+    less = [encoder_tiles.encode_tile(model, frames, "auto", Free(1, bytes_ - 1)) for bytes_ in host[1:]]
+    assert less == [None, (512, 512)]
     assert encoder_tiles.encode_tile(model, frames, None, Free(1, 1)) is None
 
 
