@@ -49,6 +49,7 @@ def load(config: ModelConfig, device: torch.device) -> tuple[Any, tuple[str, ...
             pipe.register_components(**{name: _component(pipe, name, config, device)})
             if name == CONDITIONER:
                 _shorten(pipe, config.id)
+                _keep_one_state(pipe)
     if manager is not None:
         keep_on_host(pipe.components.values(), mapped=config.load_format != "dummy")
         manager.enable_auto_cpu_offload(device=device, memory_reserve_margin=RESERVE)
@@ -98,6 +99,22 @@ def _shorten(pipe: Any, model: str) -> None:
     for config in (conditioner.config.text_config, text.config):
         config.num_hidden_layers = kept
     conditioner.lm_head = torch.nn.Identity()
+
+
+def _keep_one_state(pipe: Any) -> None:
+    """Have the conditioner keep the one state that is read, of the 52 that the blocks ask for.
+
+    Each has a row of hidden size for every token. transformers takes the numbers of the wanted ones where the
+    blocks say True, and puts None for the others.
+    """
+    layer = pipe.text_encoder_layer
+
+    def choose(
+        _module: torch.nn.Module, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return given, named | {"output_hidden_states": [layer]}
+
+    pipe.text_encoder.model.register_forward_pre_hook(choose, with_kwargs=True)
 
 
 @contextmanager

@@ -84,6 +84,37 @@ def test_the_conditioner_is_no_longer_than_it_must_be(model: MiniMaxH3) -> None:
     assert torch.equal(said, expected)
 
 
+def test_the_conditioner_keeps_the_state_that_is_read_and_no_other(model: MiniMaxH3, tmp_path: Path) -> None:
+    """Of the 52 that the blocks ask for, also where there are pictures: the same bits as from all of them."""
+    states: list[tuple[torch.Tensor | None, ...]] = []
+    pipe, whole = model._pipe, CHECKPOINT / "text_encoder"
+    every = Qwen3VLForConditionalGeneration.from_pretrained(whole, dtype=torch.float32)
+    calls: list[dict[str, Any]] = []
+
+    def before(_module: object, _inputs: object, named: dict[str, Any]) -> None:
+        calls.append(named)
+
+    def after(_module: object, _inputs: object, output: Any) -> None:
+        states.append(output.hidden_states)
+
+    handles = (
+        pipe.text_encoder.model.register_forward_pre_hook(before, with_kwargs=True),
+        pipe.text_encoder.model.register_forward_hook(after),
+    )
+    try:
+        make(model, num_frames=17, image=picture(tmp_path / "first.png", 64, 32))
+    finally:
+        for handle in handles:
+            handle.remove()
+    (kept,), (call,) = states, calls
+    assert [index for index, state in enumerate(kept) if state is not None] == [50]
+    with torch.inference_mode():
+        told = every.model(**{**call, "output_hidden_states": True}).hidden_states
+    assert len(told) == 53
+    assert kept[50] is not None
+    assert torch.equal(kept[50], told[50])
+
+
 def test_the_order_of_references_matters(model: MiniMaxH3, tmp_path: Path) -> None:
     """The same two pictures, exchanged: another video."""
     one, two = (
