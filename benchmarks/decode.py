@@ -170,20 +170,15 @@ def timeline(case: Case, title: str) -> str:
             sink.write(frames)
     records = sink.close().records
     ends = [_seconds(case, began, mark) for mark in decoded]
-    copies = [max(record.copied - start, end) for record, end in zip(records, ends, strict=True)]
+    # The clocks of the device and of the host are set to each other by one moment only.
+    takes = [max(record.taken - start, end) for record, end in zip(records, ends, strict=True)]
     encodes = [record.encoded - start for record in records]
     lanes = [
         ("decode", [Span(*pair) for pair in zip([0.0, *ends], ends, strict=False)]),
-        ("copy", [Span(*pair) for pair in zip(ends, copies, strict=True)]),
-        (
-            "encode",
-            [
-                Span(max(copy, before), end)
-                for copy, before, end in zip(copies, [0.0, *encodes], encodes, strict=False)
-            ],
-        ),
+        ("copy, wait", [Span(*pair) for pair in zip(ends, takes, strict=True)]),
+        ("encode", [Span(*pair) for pair in zip(takes, encodes, strict=True)]),
     ]
-    return draw(f"{title}: decode, copy and encode of each chunk", lanes)
+    return draw(f"{title}: decode, copy and wait for the encoder, and encode of each chunk", lanes)
 
 
 def _now(case: Case) -> Any:

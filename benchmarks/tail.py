@@ -105,7 +105,7 @@ def _frames(clip: torch.Tensor, first: int, count: int) -> torch.Tensor:
 
 
 def _row(artifact: Artifact, ended: float, closed: float, ran: float) -> Row:
-    there = artifact.records[-1].copied
+    there = artifact.records[-1].taken  # at once: the encoder had nothing else to do
     return {
         "seconds": ended - there,
         **tail_notes(artifact),

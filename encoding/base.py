@@ -58,15 +58,15 @@ class ChunkRecord:
     frames: int
     written: float
     """`Sink.write` was called."""
-    copied: float
-    """Its pixels were in host memory."""
+    taken: float
+    """The encoder's thread had it: its pixels were in host memory, and all before them were encoded."""
     encoded: float
     """The encoder had taken the last of its frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Seconds from when the encoder turned to the last frames, then in host memory, in this order."""
+    """Seconds from when the encoder's thread had the last frames (they may have waited), in this order."""
 
     encode: float = 0.0
     """The encoder took them."""

@@ -93,22 +93,22 @@ class Production:
         self._beside.shutdown()
 
     def _encode(self, chunk: Chunk) -> None:
-        copied = self._add(chunk.arrival)
+        taken = self._add(chunk.arrival)
         chunk.arrival.release()
         self._queue.release(chunk.size)
         encoded = self._laps.end("encode")
-        self.records.append(ChunkRecord(chunk.arrival.frames, chunk.written, copied, encoded))
+        self.records.append(ChunkRecord(chunk.arrival.frames, chunk.written, taken, encoded))
 
     def _add(self, arrival: Arrival) -> float:
         """Hand frames to the writer once they have come; returns when they had, and refers to none then."""
         last = self._encoded + arrival.frames == self._spec.num_frames
         frames = arrival.wait(self._stop, last=last)
-        copied = self._laps.begin()
+        taken = self._laps.begin()
         for frame in frames:
             self._check_running()
             self._writer.add(frame)
         self._writer.end_chunk()
-        return copied
+        return taken
 
     def _encode_sound(self, sound: Sound) -> None:
         for _ in self._writer.add_sound(sound.arrival.wait(self._stop)):
