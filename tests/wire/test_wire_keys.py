@@ -65,7 +65,11 @@ def test_official_clients_understand_the_refusal(client: httpx.Client) -> None:
     """openai-python raises what it has for a wrong key, and lists with the right one."""
     openai = pytest.importorskip("openai")
     url = f"{client.base_url}/v1"
-    with pytest.raises(openai.AuthenticationError) as refused:
-        openai.OpenAI(base_url=url, api_key="wrong", max_retries=0).models.list()
+    with (
+        openai.OpenAI(base_url=url, api_key="wrong", max_retries=0) as stranger,
+        pytest.raises(openai.AuthenticationError) as refused,
+    ):
+        stranger.models.list()
     assert refused.value.code == "invalid_api_key"
-    assert openai.OpenAI(base_url=url, api_key=KEY).models.list().data
+    with openai.OpenAI(base_url=url, api_key=KEY) as known:
+        assert known.models.list().data
