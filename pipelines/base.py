@@ -8,6 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from pipelines.reference_work import ReferenceWork
+
 if TYPE_CHECKING:
     import torch
 
@@ -156,6 +158,8 @@ class ReferenceLimits:
     """The most that a picture or film may be longer one way than the other; None: no bound."""
     min_video_s: float | None = None
     """How long a film must last, in seconds; None: a frame is enough."""
+    work: ReferenceWork | None = None
+    """What those that are seen add to the work of a request; None: nothing. Sounds add next to nothing."""
     no_videos: str = ""
     """Why it takes no films where the model could: words that follow "takes none; "."""
 

@@ -142,8 +142,8 @@ class ModelLimitsBody(Wire):
     max_pixels: int = Field(description="largest width × height, on the model's grid", examples=[921600])
     max_num_frames: int = Field(examples=[241])
     max_pixel_frame_steps: int | None = Field(
-        description="largest width × height × frames × steps × n, on the model's grid; references "
-        "are not counted; null: no bound",
+        description="largest width × height × frames × steps × n, on the model's grid; pictures and films "
+        "among references count as frames; null: no bound",
         examples=[15_000_000_000],
     )
 

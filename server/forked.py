@@ -79,9 +79,12 @@ class WriteFailed(Exception):
 
 
 class Task(Protocol):
-    """The work: reads `source`, writes `target`, raises anything if `source` is at fault."""
+    """The work: reads `source`, writes `target`, raises anything if `source` is at fault.
 
-    def __call__(self, source: Source, target: Target, arguments: Mapping[str, float]) -> None: ...
+    What it says of the result is the output.
+    """
+
+    def __call__(self, source: Source, target: Target, arguments: Mapping[str, float]) -> str | None: ...
 
 
 class Source(io.RawIOBase):
@@ -243,10 +246,10 @@ def _done(task: Task, order: Order) -> tuple[int, str]:
     """Exit status and output."""
     target = Target(1)
     try:
-        task(Source(0, order.start, order.size), target, order.arguments)
+        said = task(Source(0, order.start, order.size), target, order.arguments)
     except Exception as error:  # noqa: BLE001 - decoders raise anything on damaged files
         return _told(target.failure or error)
-    return (0, "") if target.failure is None else _told(target.failure)
+    return (0, said or "") if target.failure is None else _told(target.failure)
 
 
 def _told(error: Exception) -> tuple[int, str]:

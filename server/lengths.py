@@ -7,9 +7,10 @@ from fractions import Fraction
 from math import floor
 from typing import TYPE_CHECKING
 
-from pipelines.base import GenerationParams, ModelInfo
+from pipelines.base import GenerationParams, ModelInfo, ReferenceKind
 from server.errors import BadField
 from server.schemas import VideoGenerationRequest
+from server.shapes import Shape
 from server.wire import rate_on_wire
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ def as_long_as_sound(
     return replace(resolved, params=params)
 
 
-def check_work(params: GenerationParams, request: VideoGenerationRequest, info: ModelInfo) -> None:
+def check_work(
+    params: GenerationParams, request: VideoGenerationRequest, info: ModelInfo, references: int = 0
+) -> None:
     """Each field may be within its bounds, and all of them together hours of a device.
+
+    `references`: what they add, in pixels × frames of a video.
 
     Raises:
         BadField: on the field that is furthest above the model's default.
@@ -74,7 +79,7 @@ def check_work(params: GenerationParams, request: VideoGenerationRequest, info: 
         params.num_inference_steps,
         params.num_outputs,
     )
-    work = pixels * frames * steps * videos
+    work = (pixels * frames + references) * steps * videos
     if limit is None or work <= limit:
         return
     defaults = info.defaults
@@ -87,14 +92,31 @@ def check_work(params: GenerationParams, request: VideoGenerationRequest, info: 
         "size": pixels / (defaults.width * defaults.height),
         "width": pixels / (defaults.width * defaults.height),
     }
+    if references:
+        excess["references"] = 1 + references / (defaults.width * defaults.height * defaults.num_frames)
     if waits_for_sound(request, info):
         excess["audio_reference"] = longer
     given = [name for name in excess if getattr(request, name) is not None]
     blamed = max(given, key=excess.__getitem__, default="num_inference_steps")
-    counted = f"{pixels:,} pixels × {frames} frames × {steps} steps × {videos} videos are {work:,}"
+    video = f"{pixels:,} pixels × {frames} frames"
+    if references:
+        video = f"({video} + {references:,} of the references)"
+    counted = f"{video} × {steps} steps × {videos} videos are {work:,}"
     raise BadField(
         blamed, f"asks for too much together with the other fields: {counted}, and {info.id} does {limit:,}"
     )
+
+
+def referenced(shape: Shape, kind: ReferenceKind, num_frames: int, info: ModelInfo) -> int:
+    """What a reference that is seen adds to the work of each step, in pixels × frames of a video."""
+    work = None if info.references is None else info.references.work
+    if work is None:
+        return 0
+    if kind == "image":
+        return work.of_picture(shape.width, shape.height)
+    fps = info.defaults.fps if info.grid.fps is None else info.grid.fps
+    frames = min(frames_in(Fraction(shape.seconds), fps), info.grid.frames(num_frames))
+    return work.of_film(shape.width, shape.height, frames)
 
 
 def frames_in(seconds: Fraction, fps: Fraction) -> int:

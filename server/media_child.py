@@ -26,6 +26,7 @@ from PIL import Image
 from server.forked import Refused, Source, Target, check_shape, serve
 from server.media_bounds import AUDIO_CODECS, VIDEO_CODECS, check_codec, check_length, too_long
 from server.media_track import LEAST_S, Heard, Track
+from server.shapes import Shape
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,wav,mp3,flac,ogg,aac"
 """FFmpeg's names of the containers that are taken."""
@@ -41,16 +42,16 @@ _TURNS = {1: Image.Transpose.ROTATE_90, 2: Image.Transpose.ROTATE_180, 3: Image.
 """By quarters of a turn, counterclockwise; Pillow's too are."""
 
 
-def write_media(source: Source, target: Target, arguments: Mapping[str, float]) -> None:
+def write_media(source: Source, target: Target, arguments: Mapping[str, float]) -> str | None:
     """Sound → WAV, or film → Matroska, by `arguments["film"]`: see `write_audio` and `write_film`."""
     # FFmpeg starts a thread, with its memory, for each processor that it sees.
     os.sched_setaffinity(0, {random.choice(list(os.sched_getaffinity(0)))})  # noqa: S311 - any will do
     try:
         with _opened(source, int(arguments["max_streams"])) as container:
             if arguments["film"]:
-                write_film(container, target, arguments)
-            else:
-                write_audio(container, target, arguments)
+                return str(write_film(container, target, arguments))
+            write_audio(container, target, arguments)
+            return None
     except FFmpegError:
         raise Refused("is damaged") from None
 
@@ -83,9 +84,10 @@ def write_audio(container: InputContainer, target: Target, arguments: Mapping[st
         track.end()
 
 
-def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> None:
+def write_film(container: InputContainer, target: Target, arguments: Mapping[str, float]) -> Shape:
     """The first picture stream as lossless FFV1 in Matroska: upright RGB, square pixels, its own times; and,
-    with `arguments["sound"]`, the first sound stream as `write_audio` would, from the first picture on.
+    with `arguments["sound"]`, the first sound stream as `write_audio` would, from the first picture on. Its
+    shape is that of what is written.
 
     Raises:
         Refused: there is none, or of a kind that is not taken, or it is longer or larger than `arguments`
@@ -105,7 +107,9 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
         heard = Heard(track)
         streams = [stream] if sound is None else [stream, sound]
         seen = _seen(_decoded(container, *streams), heard.hear)
-        for frame, start in _bounded(seen, stream.average_rate or RATE, arguments):
+        rate, ends = stream.average_rate or RATE, Fraction(0)
+        for frame, start in _bounded(seen, rate, arguments):
+            ends = (frame.pts or 0) * (frame.time_base or Fraction(0)) + 1 / rate
             upright = _upright(frame, stream)
             _check_pixels(upright.width, upright.height, arguments["max_pixels"])
             if written is None:
@@ -120,6 +124,7 @@ def write_film(container: InputContainer, target: Target, arguments: Mapping[str
         output.mux(written.encode(None))
         if track is not None:
             track.end()
+    return Shape(written.width, written.height, float(ends))
 
 
 def _seen(frames: Iterable[object], hear: Callable[[av.AudioFrame], None]) -> Iterator[av.VideoFrame]:

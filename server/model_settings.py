@@ -18,7 +18,7 @@ class LimitSettings(Section):
     max_pixel_frame_steps: int | None = Field(
         None,
         description="largest width × height × frames × steps × n of a request, on the model's grid; "
-        "references are not counted",
+        "pictures and films among references count as frames",
         ge=256,
     )
 

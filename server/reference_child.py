@@ -25,6 +25,7 @@ from PIL import (
 )
 
 from server.forked import Refused, Source, Target, check_shape, serve
+from server.shapes import Shape
 
 FORMATS = tuple(
     plugin.format
@@ -45,8 +46,8 @@ PngImagePlugin.MAX_TEXT_CHUNK = 16 * 2**20  # printers' profiles have more than 
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # each thread would take its arena out of our address space
 
 
-def write_picture(source: Source, target: Target, arguments: Mapping[str, float]) -> None:
-    """Read a picture of at most `arguments["max_pixels"]`, write an upright 8-bit RGB PNG.
+def write_picture(source: Source, target: Target, arguments: Mapping[str, float]) -> str:
+    """Read a picture of at most `arguments["max_pixels"]`, write an upright 8-bit RGB PNG; says its `Shape`.
 
     Raises:
         Refused: no picture of a known format, or of more pixels, or longer than `max_aspect` allows.
@@ -57,6 +58,7 @@ def write_picture(source: Source, target: Target, arguments: Mapping[str, float]
     check_shape(*picture.size, arguments)
     # Run lengths only: flat pictures, the cheap bombs, stay small, and photographs take half the time.
     picture.save(cast(IO[bytes], target), "PNG", compress_level=1, compress_type=zlib.Z_RLE)
+    return str(Shape(*picture.size))
 
 
 def read_picture(source: io.RawIOBase, max_pixels: int) -> Image.Image:

@@ -19,6 +19,7 @@ from server.forking import ForkServer
 from server.reference_schemas import Named, Reference
 from server.remote import RemoteFiles, is_remote
 from server.sections import ImageSettings, MediaSettings, UrlSettings
+from server.shapes import Shape
 from server.spool import Spool, Upload
 
 CHILDREN = 2
@@ -75,8 +76,8 @@ class References:
 
     async def store_image(
         self, reference: Reference, field: str, target: Path, *, max_aspect: float | None = None
-    ) -> None:
-        """Write the picture to `target`, an upright 8-bit RGB PNG, whole or not at all.
+    ) -> Shape:
+        """Write the picture to `target`, an upright 8-bit RGB PNG, whole or not at all, and say its shape.
 
         Its folder must exist. `field` is the name that errors carry. `max_aspect`: how much longer it may be
         one way than the other.
@@ -87,7 +88,8 @@ class References:
             FieldTooLarge: more than `images.max_bytes`.
             OSError: there is no room for it.
         """
-        await self._store(reference, field, target, _told(self._picture, max_aspect=max_aspect))
+        work = _told(self._picture, max_aspect=max_aspect)
+        return Shape.parse(await self._store(reference, field, target, work))
 
     async def store_audio(
         self, reference: Reference, field: str, target: Path, *, audible: bool = False
@@ -110,7 +112,7 @@ class References:
         sound: bool = False,
         max_aspect: float | None = None,
         min_seconds: float | None = None,
-    ) -> None:
+    ) -> Shape:
         """Write the film to `target` as `store_image` does: Matroska with FFV1, upright 8-bit RGB, times from
         0 on. With `sound` it keeps its own, if it has any, as `store_audio` would, and at its time.
 
@@ -119,22 +121,24 @@ class References:
             BadField, FieldTooLarge, OSError: as `store_image`, by the settings of `media`.
         """
         work = _told(self._film, sound=sound, max_aspect=max_aspect, min_seconds=min_seconds)
-        await self._store(reference, field, target, work)
+        return Shape.parse(await self._store(reference, field, target, work))
 
     async def close(self) -> None:
         """End the processes that decode."""
         for each in self._servers:
             await each.close()
 
-    async def _store(self, reference: Reference, field: str, target: Path, work: _Work) -> None:
+    async def _store(self, reference: Reference, field: str, target: Path, work: _Work) -> str:
+        """Store it, and return what the fork says of it."""
         part = _part_of(target)
         with Spool(self._folder) as spool:
             upload = await self._upload(reference, field, spool, work)
             if upload.size > work.max_bytes:
                 raise FieldTooLarge(field, f"{work.noun} is limited to {work.max_bytes:,} bytes")
             try:
-                await _decode(upload, field, part, work)
+                said = await _decode(upload, field, part, work)
                 part.replace(target)
+                return said
             finally:
                 part.unlink(missing_ok=True)
 
@@ -194,18 +198,19 @@ def _told(work: _Work, **arguments: float | None) -> _Work:
     return replace(work, arguments={**work.arguments, **more})
 
 
-async def _decode(upload: Upload, field: str, part: Path, work: _Work) -> None:
+async def _decode(upload: Upload, field: str, part: Path, work: _Work) -> str:
     source = await to_thread.run_sync(upload.spool.fileno)
     with part.open("xb") as target:
         try:
             ended = await work.server.run(work.order(upload), source, target.fileno(), work.timeout_s)
         except TimeoutError:
             raise work.error(field, f"cannot be decoded within {work.timeout_s:g} s") from None
-    _check(ended, field, work)
+    return _checked(ended, field, work)
 
 
-def _check(ended: Ended, field: str, work: _Work) -> None:
-    """
+def _checked(ended: Ended, field: str, work: _Work) -> str:
+    """What the fork says of its result.
+
     Raises:
         BadField: the file is at fault.
         OSError: it is not.
@@ -219,6 +224,7 @@ def _check(ended: Ended, field: str, work: _Work) -> None:
         raise OSError(int(words), os.strerror(int(words)))
     if ended.status != 0:
         raise OSError(f"the decoder of references ended with status {ended.status}")
+    return words
 
 
 def _part_of(target: Path) -> Path:

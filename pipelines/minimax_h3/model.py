@@ -35,6 +35,7 @@ from pipelines.minimax_h3.loading import load
 from pipelines.minimax_h3.processor import PLACES, SEES_FILMS
 from pipelines.minimax_h3.references import read, shortest_film
 from pipelines.minimax_h3.warm import decode_once
+from pipelines.reference_work import ReferenceWork
 from pipelines.warming import room_for, warming
 
 logger = logging.getLogger(__name__)
@@ -241,6 +242,12 @@ def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
         total=setup.max_references,
         required=required,
         max_aspect=MINIMAX_H3_MAX_ASPECT_RATIO,
+        work=ReferenceWork(
+            picture_side=pipe.config.reference_image_short_edge,
+            picture_frames=pipe.vae_frames_per_chunk / pipe.vae_latents_per_chunk,  # it is one latent frame
+            film_side=pipe.config.canvas_short_edge,
+            film_pixels=pipe.config.canvas_max_pixels,
+        ),
         no_videos="" if SEES_FILMS else "this server lacks torchvision, which they need",
         min_video_s=_shortest_film(pipe, reader) if SEES_FILMS else None,
     )

@@ -21,6 +21,7 @@ from pipelines.base import Chunk, GenerationParams, Grid, Reference, Sound
 from pipelines.errors import BadOutput, Cancelled, InvalidParams
 from pipelines.minimax_h3.decode import clips
 from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
+from pipelines.reference_work import ReferenceWork
 from tests.pipelines.h3_models import CHECKPOINT, RATE, assert_same, config, make, params, theirs, write_sound
 from tests.pipelines.tiny_models import Recorder, picture
 
@@ -298,4 +299,5 @@ def test_what_a_loaded_model_says_of_itself(model: MiniMaxH3) -> None:
     assert info.references is not None
     assert (info.references.images, info.references.audios, info.references.total) == (9, 3, 12)
     assert info.references.max_aspect == 4
+    assert info.references.work == ReferenceWork(64, 17 / 5, 64, 64 * 128)
     assert set(info.reserved) == {"<|image_pad|>", "<|video_pad|>"}

@@ -15,7 +15,8 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 
-from pipelines.base import Reference, ReferenceLimits
+from pipelines.base import ModelLimits, Reference, ReferenceLimits
+from pipelines.reference_work import ReferenceWork
 from server.params import Resolved
 from server.spool import Upload
 from tests.server.door import Door, refused
@@ -180,6 +181,26 @@ def ordered() -> dict[str, Any]:
         f"references[{index}][{key}]": ("upload", data, "application/octet-stream")
         for index, (key, data) in enumerate(files)
     }
+
+
+@pytest.mark.parametrize("room", [True, False])
+async def test_they_are_counted_as_work(server: Server, room: bool) -> None:
+    """A picture as its shape says, a film as long as it is, or the video; a sound is nothing.
+
+    Here 64x48 for 5 frames; a picture of 18x9 and 2 frames; a film of 48 pixels at most and 5 frames. A
+    form has no field of the name `references`, so its first one is named.
+    """
+    sizes = ReferenceWork(picture_side=9, picture_frames=2, film_side=9, film_pixels=48)
+    work = 2 * (64 * 48 * 5 + 18 * 9 * 2 + 48 * 5)
+    limits = ModelLimits(230_400, 100, max_pixel_frame_steps=work if room else work - 1)
+    server.change_model(references=replace(LIMITS, work=sizes), limits=limits)
+    asked = {"prompt": "x", "size": "64x48", "num_frames": 5, "num_inference_steps": 2}
+    made = await server.client.post("/v1/videos", data=asked, files=ordered())
+    assert made.status_code == (200 if room else 400), made.text
+    if not room:
+        error = made.json()["error"]
+        assert error["param"] == "references[0][video_url]"
+        assert "+ 564 of the references) × 2 steps × 1 videos are 31,848" in error["message"]
 
 
 async def test_they_are_stored_in_their_order_and_read_again(server: Server, tmp_path: Path) -> None:
