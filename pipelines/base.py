@@ -71,7 +71,10 @@ class ModelLimits:
     max_num_frames: int
     """Frames asked for."""
     max_pixel_frame_steps: int | None = None
-    """Width × height × frames, both on the model's grid, × denoising steps × videos; None: no bound."""
+    """Width × height × frames, both on the model's grid, × denoising steps × videos; None: no bound.
+
+    To width × height × frames `ReferenceLimits.work` adds what references are worth.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,13 @@ def test_without_torchvision_films_are_refused_and_why_is_told(
     """To the operator once, to clients each time; a model that reads no references says nothing."""
     monkeypatch.setattr("pipelines.minimax_h3.model.SEES_FILMS", False)
     limits = load_minimax_h3(config(tasks=tasks), "cpu").info.references
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("pipelines")]
     if limits is None:
-        assert caplog.messages == []
+        assert said == []
         return
     assert (limits.videos, limits.min_video_s) == (0, None)
     assert "torchvision" in limits.no_videos
-    assert caplog.messages == ["model takes no films: torchvision is not installed"]
+    assert said == ["model takes no films: torchvision is not installed"]
 
 
 @pytest.mark.parametrize(
