@@ -18,12 +18,13 @@ from pipelines import media
 from pipelines.base import Reference, Stage
 from pipelines.errors import Cancelled, InvalidParams
 from pipelines.media import read_sound
-from pipelines.minimax_h3.blocks import Run
+from pipelines.minimax_h3.blocks import CONDITIONER, Run
 from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
 from pipelines.minimax_h3.processor import SEES_FILMS
 from tests.pipelines.h3_models import RATE, Films, assert_same, config, make, params, theirs
 from tests.pipelines.test_media import write as write_film
 from tests.pipelines.tiny_models import Recorder, picture
+from tests.server.films import film, store
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,34 @@ def test_a_film_with_its_sound_equals_diffusers(
     path = write_film(tmp_path / "film.mkv", frames, Fraction(30), tone_rate=48_000)
     still = picture(tmp_path / "still.png", 64, 64)
     ours = make(model, num_frames=17, references=(Reference("video", path), Reference("image", still)))
-    film = MiniMaxH3VideoReference(frames, 30.0, read_sound(path, RATE, 124 / 24), RATE)
+    reference = MiniMaxH3VideoReference(frames, 30.0, read_sound(path, RATE, 124 / 24), RATE)
     image = MiniMaxH3ImageReference(Image.open(still).convert("RGB"))
-    whole, sound = theirs(model, params(model, num_frames=124), references=[film, image])
+    whole, sound = theirs(model, params(model, num_frames=124), references=[reference, image])
     assert_same(ours, (whole[:, :17], sound))
+
+
+async def test_a_film_is_read_as_the_server_stores_it(
+    model: MiniMaxH3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An MP4 with AAC, by the door's own decoder: four seconds of 24 frames, and one of sound."""
+    path = tmp_path / "film.mkv"
+    await store("video", film(frames=40, audio="aac"), path, heard=1)
+    seen: list[Any] = []
+    plain = Run.run
+
+    def run(run: Run, name: str) -> None:
+        if name == CONDITIONER:
+            seen.extend(run.get("normalized_references"))
+            raise Cancelled("by the test")
+        plain(run, name)
+
+    monkeypatch.setattr(Run, "run", run)
+    with pytest.raises(Cancelled):
+        make(model, references=(Reference("video", path),))
+    (made,) = seen
+    assert made.frames.shape == (96, 64, 96, 3)  # of 64x48
+    assert tuple(made.audio.shape) == (2, pytest.approx(RATE, abs=2048))
+    assert made.frames[0, 32, 10, 0] > 200 > 50 > made.frames[0, 32, 10, 2]  # red on the left
 
 
 def test_what_is_encoded_is_let_go(model: MiniMaxH3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +99,9 @@ def test_what_is_encoded_is_let_go(model: MiniMaxH3, tmp_path: Path, monkeypatch
     still = picture(tmp_path / "still.png", 64, 64)
     with pytest.raises(Cancelled):
         make(model, references=(Reference("video", path), Reference("image", still)))
-    film, image = seen
-    assert (film.frames, image.image) == (None, None)
-    assert (film.kind, film.has_audio, image.kind) == ("video", True, "image")
+    moved, image = seen
+    assert (moved.frames, image.image) == (None, None)
+    assert (moved.kind, moved.has_audio, image.kind) == ("video", True, "image")
 
 
 class Stopped(Recorder):
