@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from encoding.base import AudioSpec
 from pipelines.base import Chunk, Control, GenerationParams, Sound
 from pipelines.errors import BadOutput, InvalidParams, OutOfMemory
 from server.engine.base import DeviceFree, Failed, Finished, Fragment, Progress, Started
-from tests.server.executions import FRAMES, Clip, Run
+from tests.server.executions import FRAMES, WAIT_S, Clip, Run
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -134,8 +135,10 @@ def test_a_failure_of_the_second_output(tmp_path: Path) -> None:
 
 def test_a_failure_of_the_first_output_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next step: what is left to be made would be made for nothing."""
+    begun = threading.Event()
 
     def full(_self: object) -> None:
+        assert begun.wait(WAIT_S)  # or the first output's own end would meet the failure
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(encoding.part.PartFile, "sync", full)
@@ -146,6 +149,7 @@ def test_a_failure_of_the_first_output_ends_the_job(tmp_path: Path, monkeypatch:
         nonlocal made
         made += 1
         if made == FRAMES + 2:
+            begun.set()
             run.wait_for_output(0)
 
     last = run(Clip(before))
