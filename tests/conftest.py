@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import logging
@@ -72,6 +73,12 @@ def quiet_log() -> Iterator[None]:
         logging.captureWarnings(False)
         for name in (*logs.OURS, "uvicorn"):
             logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays: what tests have collected need not walk through it, half a second each."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
