@@ -9,7 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipelines.wan_vae import StreamingDecoder, conv, decoder, fast, fp8, ops, packing
+from pipelines.wan_vae import StreamingDecoder, conv, convs, decoder, fast, fp8, ops, packing
 from pipelines.wan_vae.convs import Convs
 from pipelines.wan_vae.fast import Caches
 from pipelines.wan_vae.memory import Plan
@@ -68,11 +68,10 @@ class _Empty(Convs):
     """Weights as they are packed for our kernel, and results of the right size, as on a Hopper GPU."""
 
     def takes(self, layer: Any, x: torch.Tensor) -> bool:
-        sizes = layer.out_channels, layer.in_channels
-        return layer.kernel_size == (3, 3, 3) and conv.choose(*sizes, 3, 9) is not None
+        return convs._causal_kernel(layer) is not None
 
     def ours(self, layer: Any, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
-        self._weights(layer, _there(conv.choose(layer.out_channels, layer.in_channels, 3, 9)))
+        self._weights(layer, _there(convs._causal_kernel(layer)))
         return _like(layer, x, 1)
 
     def fp8(self, layer: Any, x: torch.Tensor, earlier: torch.Tensor) -> Sum:
