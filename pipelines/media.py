@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-MILLISECOND = Fraction(1, 1000)
-PICTURES_A_CALL = 8
+_MILLISECOND = Fraction(1, 1000)
+_PICTURES_A_CALL = 8
 """About a third of a second of work, at 1080 rows."""
 
 Frames: TypeAlias = np.ndarray[Any, Any]
@@ -69,7 +69,7 @@ def read_film(
     film = np.empty((frames, size[1], size[0], 3), np.uint8)
     shown = 0
     for number, (picture, until) in enumerate(_with_ends(path, Fraction(rate))):
-        if number % PICTURES_A_CALL == 0:
+        if number % _PICTURES_A_CALL == 0:
             tell()
         if until > shown:  # or it is dropped
             film[shown:until] = _scaled(picture, size)
@@ -126,7 +126,7 @@ def _start(frame: av.VideoFrame, rate: Fraction | None) -> Fraction:
     if rate is None:
         return time
     constant = round(time * rate) / rate
-    return constant if abs(constant - time) <= MILLISECOND else time
+    return constant if abs(constant - time) <= _MILLISECOND else time
 
 
 def _nearest(value: Fraction) -> int:

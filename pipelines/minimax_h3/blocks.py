@@ -9,7 +9,7 @@ import torch
 from diffusers.modular_pipelines import PipelineState
 
 SETUP = "before_encode"
-CONDITIONER = "text_encoder"
+CONDITION = "text_encoder"
 ENCODE = "vae_encoder"
 LAYOUT = "denoise.prepare_layout"
 LOOP = "denoise.denoise"

@@ -11,7 +11,7 @@ import torch
 
 from pipelines.base import Control, Reference
 from pipelines.errors import InvalidParams
-from pipelines.minimax_h3.blocks import CONDITIONER, ENCODE, SETUP, Run
+from pipelines.minimax_h3.blocks import CONDITION, ENCODE, SETUP, Run
 from pipelines.minimax_h3.references import fill, let_go
 
 
@@ -49,7 +49,7 @@ def _read(
             fill(run.get("normalized_references"), references, pipe.fps, frames, tell)
         tell()
         with _called_before(_layers(pipe), tell):
-            run.run(CONDITIONER)
+            run.run(CONDITION)
 
 
 @contextmanager

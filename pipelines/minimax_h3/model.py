@@ -28,7 +28,7 @@ from pipelines.device_memory import enough_memory_for
 from pipelines.errors import BadOutput, InvalidParams, LoadFailed, loading
 from pipelines.fit import cover, trim
 from pipelines.latents import load_fixed
-from pipelines.minimax_h3.blocks import CONDITIONER, SETUP, SOUND, Run
+from pipelines.minimax_h3.blocks import CONDITION, SETUP, SOUND, Run
 from pipelines.minimax_h3.conditioning import condition
 from pipelines.minimax_h3.decode import frames as decoded_frames
 from pipelines.minimax_h3.loading import load
@@ -234,7 +234,7 @@ def _check(pipe: Any, config: ModelConfig, grid: Grid) -> None:
 
 
 def _reference_limits(pipe: Any, *, required: bool) -> ReferenceLimits:
-    setup, reader = (pipe.blocks.get_workflow("ref2va").sub_blocks[name] for name in (SETUP, CONDITIONER))
+    setup, reader = (pipe.blocks.get_workflow("ref2va").sub_blocks[name] for name in (SETUP, CONDITION))
     return ReferenceLimits(
         images=setup.max_images,
         videos=setup.max_videos if SEES_FILMS else 0,

@@ -18,7 +18,7 @@ from pipelines import media
 from pipelines.base import Reference, Stage
 from pipelines.errors import Cancelled, InvalidParams
 from pipelines.media import read_sound
-from pipelines.minimax_h3.blocks import CONDITIONER, Run
+from pipelines.minimax_h3.blocks import CONDITION, Run
 from pipelines.minimax_h3.model import MiniMaxH3, load_minimax_h3
 from pipelines.minimax_h3.processor import SEES_FILMS
 from tests.pipelines.h3_models import RATE, Films, assert_same, config, make, params, theirs
@@ -71,7 +71,7 @@ async def test_a_film_is_read_as_the_server_stores_it(
     plain = Run.run
 
     def run(run: Run, name: str) -> None:
-        if name == CONDITIONER:
+        if name == CONDITION:
             seen.extend(run.get("normalized_references"))
             raise Cancelled("by the test")
         plain(run, name)
